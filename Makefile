@@ -1,0 +1,38 @@
+# Every target makes .venv itself; nothing else has to be installed first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-slow lint format bench study clean
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,lint,datasets]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/fairij demo --out demo-output --seed 0 --force
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.engine
+
+clean:
+	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache

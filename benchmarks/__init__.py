@@ -1,0 +1,1 @@
+"""Speed, memory and agreement of influence scores, against named peers on one problem."""

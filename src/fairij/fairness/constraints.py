@@ -1,0 +1,144 @@
+"""What may be asked for: each constraint pairs a smooth surrogate with the metric it stands for.
+
+A new constraint is one line in ``CONSTRAINTS``. A user's own is a function of
+``(outputs, y, groups)`` that returns a differentiable scalar: see `Constraint.custom`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairij.errors import InvalidInputError
+from fairij.fairness import counts, surrogates
+from fairij.fairness.groups import Groups
+from fairij.fairness.metrics import group_means
+from fairij.losses import Loss
+
+Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A fairness gap in two forms: ``surrogate`` has the gradient, ``metric`` has the last word."""
+
+    name: str
+    surrogate: Surrogate
+    metric: Callable[..., NDArray[np.float64]] | None  # of counts, or of (values, y, groups)
+    is_classification: bool = True
+    needs_truth: bool = False  # the metric conditions on the true label
+    takes_outputs: bool = field(default=False, kw_only=True)
+
+    @classmethod
+    def custom(cls, function: Surrogate, name: str | None = None) -> Constraint:
+        """Wrap a function of (outputs, y, groups); it is its own metric."""
+        label = name or getattr(function, "__name__", "custom")
+        return cls(label, function, None, takes_outputs=True)
+
+    def gradient(
+        self, z: Tensor, y: Tensor, groups: Groups, loss: Loss, temperature: float
+    ) -> tuple[float, Tensor]:
+        """``M`` and ``dM/dz`` on the validation outputs."""
+        z = z.detach().clone().requires_grad_()
+        codes = torch.as_tensor(groups.codes, device=z.device)
+        with torch.enable_grad():
+            seen = z if self.takes_outputs else loss.scores(z, temperature)
+            value = self.surrogate(seen, y, codes)
+            if value.ndim != 0:
+                raise InvalidInputError(
+                    f"The constraint {self.name!r} must return a scalar tensor, got shape "
+                    f"{tuple(value.shape)}."
+                )
+            (gradient,) = torch.autograd.grad(value, z)
+        return float(value.detach()), gradient
+
+    def gap(
+        self, z: Tensor, y: Tensor, groups: Groups, loss: Loss, *, n_classes: int
+    ) -> NDArray[np.float64]:
+        """The gap of hard predictions, one value for each leading entry of ``z (K, N, ...)``."""
+        if self.takes_outputs or self.metric is None:
+            codes = torch.as_tensor(groups.codes, device=z.device)
+            return np.array([float(self.surrogate(row, y, codes)) for row in z])
+        if not self.is_classification:
+            return self.metric(_double(z), _double(y), groups)
+        table = counts.confusion_counts(
+            y.long().cpu().numpy(),
+            loss.predict(z).cpu().numpy(),
+            groups.codes,
+            n_groups=len(groups.names),
+            n_classes=n_classes,
+        )
+        return self.metric(table)
+
+
+def _mean_prediction(
+    z: NDArray[np.float64], y: NDArray[np.float64], groups: Groups
+) -> NDArray[np.float64]:
+    means = group_means(z, groups)
+    return np.asarray(means.max(-1) - means.min(-1))
+
+
+def _mean_error(
+    z: NDArray[np.float64], y: NDArray[np.float64], groups: Groups
+) -> NDArray[np.float64]:
+    return _mean_prediction(z - y, y, groups)
+
+
+def _double(values: Tensor) -> NDArray[np.float64]:
+    return np.asarray(values.detach().cpu().numpy(), dtype=np.float64)
+
+
+def _odds(name: str, agg: counts.Aggregate) -> Constraint:
+    return Constraint(
+        name,
+        partial(surrogates.equalized_odds, agg=agg),
+        partial(counts.equalized_odds, agg=agg),
+        needs_truth=True,
+    )
+
+
+CONSTRAINTS: dict[str, Constraint] = {
+    constraint.name: constraint
+    for constraint in (
+        Constraint(
+            "demographic_parity", surrogates.demographic_parity, counts.demographic_parity
+        ),
+        Constraint(
+            "demographic_parity_sum",
+            partial(surrogates.demographic_parity, agg="sum"),
+            partial(counts.demographic_parity, agg="sum"),
+        ),
+        _odds("equalized_odds", "sum"),
+        _odds("equalized_odds_worst_case", "worst_case"),
+        _odds("equalized_odds_mean", "mean"),
+        Constraint(
+            "equal_opportunity",
+            surrogates.equal_opportunity,
+            counts.equal_opportunity,
+            needs_truth=True,
+        ),
+        Constraint("mean_prediction", surrogates.mean_prediction, _mean_prediction, False),
+        Constraint("mean_error", surrogates.mean_error, _mean_error, False),
+    )
+}
+
+
+def get_constraint(constraint: str | Constraint | Surrogate | Any) -> Constraint:
+    """Look a constraint up by name, or wrap a user's function."""
+    if isinstance(constraint, Constraint):
+        return constraint
+    if callable(constraint):
+        return Constraint.custom(constraint)
+    if constraint not in CONSTRAINTS:
+        raise InvalidInputError(
+            f"`constraints` must be one of {sorted(CONSTRAINTS)} or a function of "
+            f"(outputs, y, groups), got {constraint!r}."
+        )
+    return CONSTRAINTS[constraint]

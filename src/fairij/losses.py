@@ -1,0 +1,197 @@
+"""Losses as functions of a model's outputs ``z``: value, slope ``l'`` and curvature ``l''``.
+
+Outputs have shape ``(N,)`` for one output per row and ``(N, C)`` for several. None of the
+curvatures here depends on ``y``, so the generalised Gauss-Newton matrix equals the true Fisher.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fairij.errors import InvalidInputError
+
+
+class Loss(Protocol):
+    """The loss of each row and its derivatives with respect to that row's outputs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_classification(self) -> bool: ...
+
+    def check(self, z: Tensor, y: Tensor) -> None:
+        """Raise unless ``y`` lies in the loss's domain and fits the shape of ``z``."""
+        ...
+
+    def value(self, z: Tensor, y: Tensor) -> Tensor:
+        """``l(z_n, y_n)``, shape ``(N,)``."""
+        ...
+
+    def slope(self, z: Tensor, y: Tensor) -> Tensor:
+        """``l'(z_n, y_n)``, shaped like ``z``."""
+        ...
+
+    def curve(self, z: Tensor, v: Tensor) -> Tensor:
+        """``l''(z_n) v_n``, shaped like ``z``."""
+        ...
+
+    def curve_root(self, z: Tensor) -> Tensor:
+        """``S_n`` with ``S_n S_n^T = l''(z_n)``, shape ``(N, C, C)``."""
+        ...
+
+    def scores(self, z: Tensor, temperature: float = 1.0) -> Tensor:
+        """What fairness is measured on, softly: probabilities, or the prediction itself."""
+        ...
+
+    def predict(self, z: Tensor) -> Tensor:
+        """Class indices, or the predicted value."""
+        ...
+
+
+class BinaryCrossEntropy:
+    """``log(1 + exp(z)) - y z`` on one logit, ``y`` in {0, 1}."""
+
+    name = "binary_cross_entropy"
+    is_classification = True
+
+    def check(self, z: Tensor, y: Tensor) -> None:
+        if z.ndim != 1:
+            raise InvalidInputError(
+                f"{self.name} needs one logit per row, got outputs of shape {tuple(z.shape)}; "
+                "use loss='softmax_cross_entropy' for a model with one output per class."
+            )
+        if not bool(((y == 0) | (y == 1)).all()):
+            raise InvalidInputError(
+                f"{self.name} needs labels 0 and 1, got {_some_values(y)}; "
+                "encode the labels, or use another loss."
+            )
+
+    def value(self, z: Tensor, y: Tensor) -> Tensor:
+        return F.softplus(z) - y * z
+
+    def slope(self, z: Tensor, y: Tensor) -> Tensor:
+        return torch.sigmoid(z) - y
+
+    def curve(self, z: Tensor, v: Tensor) -> Tensor:
+        p = torch.sigmoid(z)
+        return p * (1 - p) * v
+
+    def curve_root(self, z: Tensor) -> Tensor:
+        # exp(-|z|/2) / (1 + exp(-|z|)) = sqrt(p (1 - p)) without cancellation for large |z|
+        decay = torch.exp(-z.abs() / 2)
+        return (decay / (1 + decay * decay))[:, None, None]
+
+    def scores(self, z: Tensor, temperature: float = 1.0) -> Tensor:
+        return torch.sigmoid(temperature * z)
+
+    def predict(self, z: Tensor) -> Tensor:
+        return (z > 0).long()
+
+
+class SoftmaxCrossEntropy:
+    """``logsumexp(z) - z_y`` on C logits, ``y`` in {0, ..., C - 1}."""
+
+    name = "softmax_cross_entropy"
+    is_classification = True
+
+    def check(self, z: Tensor, y: Tensor) -> None:
+        if z.ndim != 2 or z.shape[1] < 2:
+            raise InvalidInputError(
+                f"{self.name} needs at least two outputs per row, got outputs of shape "
+                f"{tuple(z.shape)}; use loss='binary_cross_entropy' for a model with one logit."
+            )
+        classes = z.shape[1]
+        if not bool(((y >= 0) & (y < classes) & (y == y.round())).all()):
+            raise InvalidInputError(
+                f"{self.name} needs labels 0 to {classes - 1} for a model with {classes} outputs, "
+                f"got {_some_values(y)}; encode the labels."
+            )
+
+    def value(self, z: Tensor, y: Tensor) -> Tensor:
+        return torch.logsumexp(z, -1) - z.gather(-1, y.long()[:, None])[:, 0]
+
+    def slope(self, z: Tensor, y: Tensor) -> Tensor:
+        return torch.softmax(z, -1) - F.one_hot(y.long(), z.shape[-1]).to(z)
+
+    def curve(self, z: Tensor, v: Tensor) -> Tensor:
+        p = torch.softmax(z, -1)
+        return p * (v - (p * v).sum(-1, keepdim=True))
+
+    def curve_root(self, z: Tensor) -> Tensor:
+        p = torch.softmax(z, -1)
+        root = p.sqrt()
+        return torch.diag_embed(root) - p[:, :, None] * root[:, None, :]
+
+    def scores(self, z: Tensor, temperature: float = 1.0) -> Tensor:
+        p = torch.softmax(temperature * z, -1)
+        return p[..., 1] if z.shape[-1] == 2 else p
+
+    def predict(self, z: Tensor) -> Tensor:
+        return z.argmax(-1)
+
+
+class SquaredError:
+    """``(z - y)^2 / 2`` on one output, any real ``y``."""
+
+    name = "squared_error"
+    is_classification = False
+
+    def check(self, z: Tensor, y: Tensor) -> None:
+        if z.ndim != 1:
+            raise InvalidInputError(
+                f"{self.name} needs one output per row, got outputs of shape {tuple(z.shape)}."
+            )
+
+    def value(self, z: Tensor, y: Tensor) -> Tensor:
+        return (z - y) ** 2 / 2
+
+    def slope(self, z: Tensor, y: Tensor) -> Tensor:
+        return z - y
+
+    def curve(self, z: Tensor, v: Tensor) -> Tensor:
+        return v
+
+    def curve_root(self, z: Tensor) -> Tensor:
+        return torch.ones_like(z)[:, None, None]
+
+    def scores(self, z: Tensor, temperature: float = 1.0) -> Tensor:
+        return z
+
+    def predict(self, z: Tensor) -> Tensor:
+        return z
+
+
+LOSSES: dict[str, Loss] = {
+    loss.name: loss for loss in (BinaryCrossEntropy(), SoftmaxCrossEntropy(), SquaredError())
+}
+
+
+def get_loss(name: str | Loss) -> Loss:
+    """Look a loss up by name; a loss object is returned as it is."""
+    if not isinstance(name, str):
+        return name
+    if name not in LOSSES:
+        raise InvalidInputError(f"`loss` must be one of {sorted(LOSSES)} or 'auto', got {name!r}.")
+    return LOSSES[name]
+
+
+def infer_loss(z: Tensor, y: Tensor) -> Loss:
+    """Choose the loss that fits the outputs' shape and the labels."""
+    if z.ndim == 2:
+        return LOSSES["softmax_cross_entropy"]
+    if bool(((y == 0) | (y == 1)).all()):
+        return LOSSES["binary_cross_entropy"]
+    raise InvalidInputError(
+        f"The model has one output and the labels are {_some_values(y)}, so the loss cannot be "
+        "guessed: pass loss='squared_error' for regression, or labels with two values."
+    )
+
+
+def _some_values(y: Tensor) -> str:
+    values = torch.unique(y)[:6].tolist()
+    return ", ".join(f"{value:g}" for value in values) + (", ..." if len(values) == 6 else "")

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.measure import measure
-from benchmarks.problem import Problem, gap, load
+from benchmarks.problem import Problem, load
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,39 @@ def main(name: str, methods: dict[str, Method]) -> None:
     arguments.out.write_text(json.dumps(row, indent=2))
 
 
-def gap_slopes(problem: Problem) -> Tensor:
-    """Differentiate M by the validation outputs, (V,): sum_v slopes_v z_v has the gradient of M.
+class Rows(Dataset):
+    """Tensors with rows in common, fetched a whole batch at a time."""
 
-    For tools that take a test quantity only as a sum over rows.
+    def __init__(self, *tensors: Tensor) -> None:
+        self.tensors = tensors
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+    def __getitem__(self, row: int) -> tuple[Tensor, ...]:
+        return tuple(tensor[row] for tensor in self.tensors)
+
+    def __getitems__(self, rows: list[int]) -> list[Tensor]:
+        return [tensor[rows] for tensor in self.tensors]
+
+
+def whole(batch: list[Tensor]) -> list[Tensor]:
+    """Collate nothing: `Rows` gives whole batches, which spares the tools a loop over rows."""
+    return batch
+
+
+def loader(*tensors: Tensor, batch_size: int) -> DataLoader:
+    return DataLoader(Rows(*tensors), batch_size=batch_size, collate_fn=whole)
+
+
+def gap_weights(problem: Problem) -> Tensor:
+    """Weights (V,) with M = |sum_v weights_v sigmoid(z_v)|: the gap without a boolean mask.
+
+    For tools that map a function over test points; the validation set is then one such point.
     """
-    with torch.no_grad():
-        z = problem.model()(problem.X_validation).squeeze(1)
-    z.requires_grad_()
-    (slopes,) = torch.autograd.grad(gap(z, problem.group_validation), z)
-    return slopes
+    group = problem.group_validation
+    return group / group.sum() - ~group / (~group).sum()
+
+
+def weighted_gap(z: Tensor, weights: Tensor) -> Tensor:
+    return (weights * torch.sigmoid(z)).sum().abs()

@@ -1,3 +1,51 @@
 """Make a model that you already have fair, without training it again."""
 
-__version__ = "0.1.0"
+from fairij import datasets, fairness
+from fairij._version import __version__
+from fairij.curvature import CURVATURES
+from fairij.edits import Edit
+from fairij.fairness import CONSTRAINTS, Audit, Constraint, audit
+from fairij.losses import LOSSES
+from fairij.mitigator import FairIJ
+from fairij.models import Editable, adapt
+from fairij.search import AllPositive, Grid, Sequential
+from fairij.selection import AccuracyBudget, LowestGap, TargetGap, pareto_front
+from fairij.solvers import (
+    SOLVERS,
+    ConjugateGradient,
+    Exact,
+    Identity,
+    Neumann,
+    PrintedWoodFisher,
+    Woodbury,
+)
+
+__all__ = [
+    "CONSTRAINTS",
+    "CURVATURES",
+    "LOSSES",
+    "SOLVERS",
+    "AccuracyBudget",
+    "AllPositive",
+    "Audit",
+    "ConjugateGradient",
+    "Constraint",
+    "Edit",
+    "Editable",
+    "Exact",
+    "FairIJ",
+    "Grid",
+    "Identity",
+    "LowestGap",
+    "Neumann",
+    "PrintedWoodFisher",
+    "Sequential",
+    "TargetGap",
+    "Woodbury",
+    "__version__",
+    "adapt",
+    "audit",
+    "datasets",
+    "fairness",
+    "pareto_front",
+]

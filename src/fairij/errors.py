@@ -16,7 +16,7 @@ class SolverError(FairIJError, ArithmeticError):
 
 
 class NegativeCurvatureError(SolverError):
-    """A direction with ``d^T (H + damping I) d <= 0`` was met: the matrix is not positive definite."""
+    """A direction with ``d^T (H + damping I) d <= 0`` was met: not positive definite."""
 
 
 class NotConvergedError(SolverError):

@@ -40,7 +40,7 @@ class Audit:
     confidence: float
 
     def __getitem__(self, metric: str) -> float:
-        return float(self.metrics.loc[metric, "value"])
+        return float(self.metrics["value"][metric])
 
     def to_dict(self) -> dict[str, float]:
         """The values alone, by metric."""
@@ -131,9 +131,7 @@ def bootstrap(
     draws = np.empty(n_resamples)
     for i in range(n_resamples):
         rows = rng.integers(len(truth), size=len(truth))
-        draws[i] = metric(
-            truth[rows], predicted[rows], sensitive_features=groups.codes[rows]
-        )
+        draws[i] = metric(truth[rows], predicted[rows], sensitive_features=groups.codes[rows])
     value = metric(truth, predicted, sensitive_features=groups.codes)
     return (float(value), *_percentiles(draws, confidence))
 

@@ -39,7 +39,7 @@ class Constraint:
     @classmethod
     def custom(cls, function: Surrogate, name: str | None = None) -> Constraint:
         """Wrap a function of (outputs, y, groups); it is its own metric."""
-        label = name or getattr(function, "__name__", "custom")
+        label = name or str(getattr(function, "__name__", "custom"))
         return cls(label, function, None, takes_outputs=True)
 
     def gradient(
@@ -60,21 +60,17 @@ class Constraint:
         return float(value.detach()), gradient
 
     def gap(
-        self, z: Tensor, y: Tensor, groups: Groups, loss: Loss, *, n_classes: int
+        self, z: Tensor, y: Tensor, groups: Groups, table: NDArray[np.float64] | None
     ) -> NDArray[np.float64]:
-        """The gap of hard predictions, one value for each leading entry of ``z (K, N, ...)``."""
-        if self.takes_outputs or self.metric is None:
+        """The gap of hard predictions, one value for each leading entry of ``z (K, N, ...)``.
+
+        ``table`` holds their confusion counts, ``(K, G, C, C)``, in classification.
+        """
+        if self.metric is None:
             codes = torch.as_tensor(groups.codes, device=z.device)
             return np.array([float(self.surrogate(row, y, codes)) for row in z])
-        if not self.is_classification:
+        if table is None:
             return self.metric(_double(z), _double(y), groups)
-        table = counts.confusion_counts(
-            y.long().cpu().numpy(),
-            loss.predict(z).cpu().numpy(),
-            groups.codes,
-            n_groups=len(groups.names),
-            n_classes=n_classes,
-        )
         return self.metric(table)
 
 
@@ -107,9 +103,7 @@ def _odds(name: str, agg: counts.Aggregate) -> Constraint:
 CONSTRAINTS: dict[str, Constraint] = {
     constraint.name: constraint
     for constraint in (
-        Constraint(
-            "demographic_parity", surrogates.demographic_parity, counts.demographic_parity
-        ),
+        Constraint("demographic_parity", surrogates.demographic_parity, counts.demographic_parity),
         Constraint(
             "demographic_parity_sum",
             partial(surrogates.demographic_parity, agg="sum"),

@@ -18,6 +18,7 @@ class Groups:
 
     codes: NDArray[np.int64]  # (N,)
     names: tuple[str, ...]
+    absent: tuple[str, ...] = ()  # declared as categories, but without a row
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -28,7 +29,7 @@ class Groups:
 
     def take(self, index: NDArray[np.int64]) -> Groups:
         """The same groups for a part of the rows."""
-        return Groups(self.codes[index], self.names)
+        return Groups(self.codes[index], self.names, self.absent)
 
 
 def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) -> Groups:
@@ -64,15 +65,19 @@ def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) 
     if missing.any():
         raise InvalidInputError(
             f"`sensitive_features` has {int(missing.sum())} missing value(s), the first in row "
-            f"{int(np.flatnonzero(missing)[0])}: drop those rows, or give them a group of their own."
+            f"{int(np.flatnonzero(missing)[0])}: drop those rows, or give them their own group."
         )
     return _codes_of(frame)
 
 
 def _codes_of(frame: pd.DataFrame) -> Groups:
     codes = np.zeros(len(frame), dtype=np.int64)
+    absent: list[str] = []
     labels = [""]
     for column in range(frame.shape[1]):
+        if isinstance(frame.dtypes.iloc[column], pd.CategoricalDtype):
+            counted = frame.iloc[:, column].value_counts()
+            absent += [str(name) for name in counted.index[counted == 0]]
         values = frame.iloc[:, column].astype(object).to_numpy()
         try:
             uniques, inverse = np.unique(values, return_inverse=True)
@@ -81,4 +86,4 @@ def _codes_of(frame: pd.DataFrame) -> Groups:
         codes = codes * len(uniques) + inverse
         labels = [f"{left} & {name}" if left else str(name) for left in labels for name in uniques]
     present, codes = np.unique(codes, return_inverse=True)
-    return Groups(codes.astype(np.int64), tuple(labels[i] for i in present))
+    return Groups(codes.astype(np.int64), tuple(labels[i] for i in present), tuple(absent))

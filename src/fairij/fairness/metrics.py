@@ -2,7 +2,7 @@
 
 ``f(y_true, y_pred, *, sensitive_features, sample_weight=None)``. Any number of groups; several
 sensitive columns mean their intersection; with more than two classes each class is taken against
-the rest. All of them but the regression forms are functions of one table (`fairij.fairness.counts`).
+the rest. All but the regression forms are functions of one table (`fairij.fairness.counts`).
 """
 
 from __future__ import annotations
@@ -175,15 +175,11 @@ def group_rates(
 
     With more than two classes the rates have one column per class.
     """
-    data = label(
-        y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight
-    )
+    data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
     return rates_frame(data.counts, data.groups, data.classes)
 
 
-def rates_frame(
-    table: NDArray[np.float64], groups: Groups, classes: NDArray[Any]
-) -> pd.DataFrame:
+def rates_frame(table: NDArray[np.float64], groups: Groups, classes: NDArray[Any]) -> pd.DataFrame:
     """`group_rates` of a table of counts."""
     columns: dict[str, NDArray[Any]] = {
         "count": groups.sizes,

@@ -1,0 +1,188 @@
+"""An edit: what was changed, why, and for which model; a file that can be applied and undone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_safetensors
+from torch import Tensor
+
+from fairij.errors import CorruptEditError, InvalidInputError, WrongModelError
+from fairij.models import adapt
+from fairij.models.base import Editable
+from fairij.models.rows import n_rows
+
+FORMAT = "fairij.edit/1"
+HASHED_ROWS = 100_000
+
+
+@dataclass(frozen=True)
+class Edit:
+    """``theta_fair = before + delta``, the dropped training rows, and the settings behind them."""
+
+    before: Tensor  # (D,) the fitted parameters
+    delta: Tensor  # (D,)
+    dropped: NDArray[np.int64]  # rows of the training table, most harmful first
+    parameter_names: tuple[str, ...]
+    frame: str  # fingerprint of all that is not edited in the model
+    data: str  # fingerprint of the training rows
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def after(self) -> Tensor:
+        return self.before + self.delta
+
+    def apply(self, model: Any) -> Any:
+        """An edited copy of ``model``, which must be the one the edit was made for."""
+        return self._move(model, self.before, self.after, "as it was before the edit")
+
+    def undo(self, model: Any) -> Any:
+        """A copy of an edited model with the original parameters, to the last bit."""
+        return self._move(model, self.after, self.before, "as the edit left it")
+
+    def _move(self, model: Any, expected: Tensor, new: Tensor, state: str) -> Any:
+        editable = self._fitting(model)
+        if not torch.equal(editable.theta.cpu(), expected):
+            off = (editable.theta.cpu() - expected).abs().max()
+            raise WrongModelError(
+                f"This edit needs the model {state}, but the parameters differ from those by up "
+                f"to {float(off):.3g}. Load the very model that the edit was made for."
+            )
+        return editable.edited(new.to(editable.theta))
+
+    def _fitting(self, model: Any) -> Editable:
+        try:
+            editable = adapt(model, parameters=list(self.parameter_names))
+        except InvalidInputError as error:
+            raise WrongModelError(f"This edit is for another kind of model: {error}") from None
+        if len(editable.theta) != len(self.before) or editable.frame_fingerprint() != self.frame:
+            raise WrongModelError(
+                f"This edit is for another model: it changes {len(self.before)} parameters "
+                f"({', '.join(self.parameter_names[:4])}...), and what it leaves alone in the "
+                "model does not match either in shape or in value."
+            )
+        return editable
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write one safetensors file with a JSON header; it appears whole or not at all."""
+        target = Path(path)
+        if target.exists() and not overwrite:
+            raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
+        tensors = {
+            "before": self.before.contiguous(),
+            "delta": self.delta.contiguous(),
+            "dropped": torch.from_numpy(np.ascontiguousarray(self.dropped)),
+        }
+        header = {
+            "format": FORMAT,
+            "parameter_names": json.dumps(list(self.parameter_names)),
+            "frame": self.frame,
+            "data": self.data,
+            "settings": json.dumps(dict(self.settings)),
+        }
+        write_whole(target, to_safetensors(tensors, header))
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Edit:
+        """Read an edit, checking all of it before anything is used. Nothing is unpickled."""
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"No edit file at {path}.")
+        try:
+            with safe_open(path, framework="pt") as file:
+                header = file.metadata() or {}
+                if header.get("format") != FORMAT:
+                    raise CorruptEditError(
+                        f"{path} is not an edit of format {FORMAT!r}, found "
+                        f"{header.get('format')!r}."
+                    )
+                tensors = {name: file.get_tensor(name) for name in ("before", "delta", "dropped")}
+                names = json.loads(header["parameter_names"])
+                settings = json.loads(header["settings"])
+                edit = cls(
+                    before=tensors["before"],
+                    delta=tensors["delta"],
+                    dropped=tensors["dropped"].numpy(),
+                    parameter_names=tuple(names),
+                    frame=header["frame"],
+                    data=header["data"],
+                    settings=settings,
+                )
+        except (SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
+            if isinstance(error, CorruptEditError):
+                raise
+            raise CorruptEditError(f"{path} does not hold a valid edit: {error}") from None
+        edit._check(path)
+        return edit
+
+    def _check(self, path: str | os.PathLike[str]) -> None:
+        problems = {
+            "`before` and `delta` must be vectors of one length": (
+                self.before.ndim != 1 or self.before.shape != self.delta.shape
+            ),
+            "`before` and `delta` must be of one floating-point type": (
+                self.before.dtype != self.delta.dtype
+                or self.before.dtype not in (torch.float32, torch.float64)
+            ),
+            "`dropped` must be whole, non-negative row numbers without repeats": (
+                self.dropped.dtype != np.int64
+                or self.dropped.ndim != 1
+                or bool((self.dropped < 0).any())
+                or len(np.unique(self.dropped)) != len(self.dropped)
+            ),
+            "parameter names must be text": not all(
+                isinstance(n, str) for n in self.parameter_names
+            ),
+            "settings must be a table": not isinstance(self.settings, dict),
+        }
+        failed = [text for text, found in problems.items() if found]
+        if not failed and not bool(torch.isfinite(self.after).all()):
+            failed = ["all parameters must be finite"]
+        if failed:
+            raise CorruptEditError(f"{path} does not hold a valid edit: {'; '.join(failed)}.")
+
+
+def write_whole(target: Path, content: bytes) -> None:
+    """Write to a temporary file beside the target, then rename: never half a file."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def data_fingerprint(X: Any, y: Tensor) -> str:
+    """A hash of the training rows; of an even sample of them beyond a hundred thousand."""
+    rows = n_rows(X)
+    step = max(1, -(-rows // HASHED_ROWS))
+    digest = hashlib.sha256(f"{rows} {step}".encode())
+    parts = X.values() if isinstance(X, Mapping) else X if isinstance(X, tuple) else [X]
+    for part in [*parts, y]:
+        sample = part[::step]
+        if isinstance(sample, Tensor):
+            sample = sample.detach().cpu().numpy()
+        if hasattr(sample, "toarray"):
+            sample = sample.toarray()
+        array = np.asarray(sample)
+        if array.dtype.kind == "O":
+            array = array.astype(str)
+        digest.update(f"{array.shape} {array.dtype}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,71 @@
+"""The influence of every training point on a quantity ``M`` of the validation set.
+
+``I_n = dM/dw_n = -grad M^T (H + damping I)^-1 g_n / N`` (equation 5, with the 1/N that the weighted
+loss carries). One sign convention everywhere: **positive means that dropping the point lowers M.**
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fairij.objective import Objective
+from fairij.solvers.base import Inverse, Solution
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Scores of all training points, and ``r = (H + damping I)^-1 grad M`` behind them."""
+
+    scores: Tensor  # (N,)
+    solution: Solution
+
+    @property
+    def direction(self) -> Tensor:
+        return self.solution.x
+
+
+def influence(objective: Objective, inverse: Inverse, gradient: Tensor) -> Influence:
+    """Algorithm 2's scores: one solve, then one Jacobian-vector product over the training set."""
+    solution = inverse.solve(gradient)
+    return Influence(-inner(objective.slope, objective.model.jvp(solution.x)), solution)
+
+
+def slow_influence(
+    objective: Objective, inverse: Inverse, gradient: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Algorithm 1: one solve for each training point. The reference for `influence`.
+
+    Returns the scores ``(N,)`` and the parameter changes ``(D, N)`` of dropping each point.
+    """
+    changes = []
+    for n in range(len(objective.y)):
+        only = torch.zeros_like(objective.slope)
+        only[n] = objective.slope[n]
+        changes.append(inverse.solve(objective.model.vjp(only)).x)
+    moved = torch.stack(changes, 1)
+    return -(gradient @ moved), moved
+
+
+def nested_gradients(objective: Objective, order: Tensor, ks: list[int]) -> Tensor:
+    """``sum_{m < k} g_m / N`` over the first k points of ``order``, for each k: ``(D, K)``.
+
+    Only the gradients of the points between one k and the next are computed.
+    """
+    sums, before = [], 0
+    total = torch.zeros_like(objective.theta)
+    for k in ks:
+        if k > before:
+            index = order[before:k]
+            total = total + objective.model.restrict(index).vjp(objective.slope[index])
+        before = k
+        sums.append(total)
+    return torch.stack(sums, 1)
+
+
+def inner(left: Tensor, right: Tensor) -> Tensor:
+    """The inner product of each row's outputs, ``(N,)``."""
+    product = left * right
+    return product if product.ndim == 1 else product.sum(-1)

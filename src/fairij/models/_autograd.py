@@ -1,0 +1,130 @@
+"""``J r`` and ``J^T u`` of a torch function, batch by batch, keeping graphs between calls.
+
+The graph of ``u -> J^T u`` is itself differentiable in ``u``, and its derivative is J: so one kept
+graph serves both products, and a conjugate-gradient step runs no forward pass. Where an operator
+has no second derivative, forward mode takes over; where it has no forward mode either, central
+differences do (relative error about 1e-3 in float32 and 1e-7 in float64).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd import grad
+
+JvpMode = Literal["double_backward", "forward", "differences"]
+MODES: tuple[JvpMode, ...] = ("double_backward", "forward", "differences")
+Function = Callable[[Sequence[Tensor]], Tensor]  # parameters -> outputs of one batch
+
+
+class Graph:
+    """The autograd graph of one batch at fixed parameters."""
+
+    def __init__(self, function: Function, parameters: Sequence[Tensor], mode: JvpMode) -> None:
+        self.function = function
+        self.parameters = [p.detach().requires_grad_() for p in parameters]
+        self.mode = mode
+        with torch.enable_grad():
+            self._z = function(self.parameters)
+        self._pull: tuple[Tensor, ...] | None = None
+
+    def prepare_jvp(self) -> None:
+        """Build ``u -> J^T u`` as a graph of its own, if this mode needs it."""
+        if self.mode == "double_backward" and self._pull is None:
+            with torch.enable_grad():
+                self._u = torch.zeros_like(self._z, requires_grad=True)
+                self._pull = grad(
+                    self._z, self.parameters, self._u, create_graph=True, materialize_grads=True
+                )
+
+    @property
+    def outputs(self) -> Tensor:
+        return self._z.detach()
+
+    def vjp(self, weights: Tensor) -> list[Tensor]:
+        return list(
+            grad(self._z, self.parameters, weights, retain_graph=True, materialize_grads=True)
+        )
+
+    def jvp(self, direction: Sequence[Tensor]) -> Tensor:
+        self.prepare_jvp()
+        if self._pull is not None:
+            (out,) = grad(
+                self._pull, self._u, list(direction), retain_graph=True, materialize_grads=True
+            )
+            return out
+        fixed = [p.detach() for p in self.parameters]
+        if self.mode == "forward":
+            return torch.func.jvp(lambda *p: self.function(p), tuple(fixed), tuple(direction))[1]
+        return central_difference(self.function, fixed, direction)
+
+    def second_order(self, weights: Tensor, direction: Sequence[Tensor]) -> list[Tensor]:
+        with torch.enable_grad():
+            slope = grad(
+                self._z, self.parameters, weights, create_graph=True, materialize_grads=True
+            )
+        return list(
+            grad(
+                [s for s in slope if s.requires_grad],
+                self.parameters,
+                [d for s, d in zip(slope, direction, strict=True) if s.requires_grad],
+                retain_graph=True,
+                materialize_grads=True,
+            )
+        )
+
+
+def central_difference(
+    function: Function, at: Sequence[Tensor], direction: Sequence[Tensor]
+) -> Tensor:
+    """``(z(theta + h r) - z(theta - h r)) / 2h`` with h near the cube root of rounding."""
+    length = torch.stack([d.norm() for d in direction]).norm()
+    if length == 0:
+        return torch.zeros_like(function(at))
+    size = torch.stack([p.norm() for p in at]).norm()
+    h = torch.finfo(at[0].dtype).eps ** (1 / 3) * (1 + size) / length
+    with torch.no_grad():
+        ahead = function([p + h * d for p, d in zip(at, direction, strict=True)])
+        behind = function([p - h * d for p, d in zip(at, direction, strict=True)])
+    return (ahead - behind) / (2 * h)
+
+
+def working_mode(function: Function, parameters: Sequence[Tensor]) -> JvpMode:
+    """The first mode that runs on this function and passes ``<u, J r> = <J^T u, r>``."""
+    generator = torch.Generator().manual_seed(0)
+
+    def random_like(t: Tensor) -> Tensor:
+        return torch.randn(t.shape, generator=generator).to(t)
+
+    for mode in MODES[:-1]:
+        try:
+            graph = Graph(function, parameters, mode)
+            u = random_like(graph.outputs)
+            r = [random_like(p) for p in parameters]
+            ahead = float((u * graph.jvp(r)).sum())
+            back = sum(float((g * d).sum()) for g, d in zip(graph.vjp(u), r, strict=True))
+        except (RuntimeError, NotImplementedError):
+            continue
+        size = float(u.norm()) * max(float(graph.jvp(r).norm()), 1e-30)
+        if abs(ahead - back) <= 1e-3 * size:
+            return mode
+    return "differences"
+
+
+def saved_bytes(build: Callable[[], Any], shared: Sequence[Tensor] = ()) -> int:
+    """How many bytes the graphs made by ``build`` keep alive, beside the ``shared`` tensors."""
+    known = {t.data_ptr() for t in shared}
+    seen: dict[int, int] = {}
+
+    def pack(t: Tensor) -> Tensor:
+        if t.data_ptr() not in known:
+            seen[t.data_ptr()] = t.numel() * t.element_size()
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        kept = build()
+    del kept
+    return sum(seen.values())

@@ -1,0 +1,381 @@
+"""Any `torch.nn.Module` with one logit or C outputs per row."""
+
+from __future__ import annotations
+
+import copy
+import fnmatch
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, jacrev, vmap
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from fairij.errors import InvalidInputError
+from fairij.models._autograd import Graph, JvpMode, saved_bytes, working_mode
+from fairij.models.rows import n_rows, take_rows, to_tensors
+
+PROBE_ROWS = 32
+BATCH_BYTES = 16 * 2**20  # aim at batches whose graph stays near the cache
+
+
+class TorchEditable:
+    """A module seen through some of its parameters; the module itself is never changed.
+
+    Parameters
+    ----------
+    parameters : "trainable", "all", a name pattern or module name, or several of those
+        Which parameters may be edited. A pattern is shell-style (``"head.*"``); the name of a
+        submodule stands for everything in it.
+    batch_size : rows at a time, or "auto"
+    memory_limit : bytes of autograd graph that may be kept between products
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        parameters: str | Sequence[str] = "trainable",
+        batch_size: int | str = "auto",
+        memory_limit: int = 2**30,
+    ) -> None:
+        # a copy of the module tree that shares every tensor: eval mode is set on the copy alone
+        tensors = [*module.parameters(), *module.buffers()]
+        self._original = module
+        self._module = copy.deepcopy(module, {id(t): t for t in tensors}).eval()
+        self.parameter_names = choose_parameters(module, parameters)
+        named = dict(module.named_parameters())
+        self._fitted = {name: named[name].detach() for name in self.parameter_names}
+        self._fixed = {
+            name: t.detach()
+            for name, t in [*module.named_parameters(), *module.named_buffers()]
+            if name not in self._fitted
+        }
+        first = next(iter(self._fitted.values()))
+        self.dtype, self.device = first.dtype, first.device
+        self._batch_size, self._memory_limit = batch_size, memory_limit
+        self._auto_rows: dict[Any, int] = {}
+
+    @property
+    def theta(self) -> Tensor:
+        return flatten(self._fitted.values())
+
+    def split(self, theta: Tensor) -> list[Tensor]:
+        """The flat vector as parameter-shaped pieces."""
+        shapes = [p.shape for p in self._fitted.values()]
+        pieces = theta.split([shape.numel() for shape in shapes])
+        return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+    def call(self, parameters: Sequence[Tensor], batch: Any) -> Tensor:
+        """``z`` of one batch at these parameters, shape ``(N,)`` or ``(N, C)``."""
+        state = dict(zip(self.parameter_names, parameters, strict=True)) | self._fixed
+        if isinstance(batch, Mapping):
+            out = functional_call(self._module, state, (), dict(batch))
+        else:
+            out = functional_call(
+                self._module, state, batch if isinstance(batch, tuple) else (batch,)
+            )
+        return canonical_outputs(out)
+
+    def prepare(self, X: Any) -> Any:
+        """``X`` as tensors that the module takes."""
+        X = to_tensors(X, dtype=self.dtype, device=self.device)
+        if isinstance(X, Tensor) and not X.is_floating_point() and not self._takes_integers:
+            X = X.to(self.dtype)
+        return X
+
+    @property
+    def _takes_integers(self) -> bool:
+        return any(isinstance(m, (nn.Embedding, nn.EmbeddingBag)) for m in self._module.modules())
+
+    def batches(self, X: Any) -> Iterator[Any]:
+        """``X`` (prepared) in consecutive batches, as views where possible."""
+        size, rows = self.batch_rows(X), n_rows(X)
+        for start in range(0, rows, size):
+            yield _slice(X, start, min(start + size, rows))
+
+    def batch_rows(self, X: Any) -> int:
+        """How many rows a batch has: as given, or so that its graph is about BATCH_BYTES."""
+        if isinstance(self._batch_size, int):
+            return self._batch_size
+        shape = tuple(part.shape[1:] for part in _parts(X) if isinstance(part, Tensor))
+        if shape not in self._auto_rows:
+            self._auto_rows[shape] = self._probe_rows(X)
+        return self._auto_rows[shape]
+
+    def _probe_rows(self, X: Any) -> int:
+        probe = _slice(X, 0, min(PROBE_ROWS, n_rows(X)))
+        leaves = [p.detach().requires_grad_() for p in self._fitted.values()]
+        with torch.enable_grad():
+            used = saved_bytes(lambda: self.call(leaves, probe), [*leaves, *_parts(probe)])
+        size = BATCH_BYTES * n_rows(probe) // max(used, 1)
+        return int(min(max(size, PROBE_ROWS), 16384))
+
+    def linearize(self, X: Any) -> TorchLinearization:
+        return TorchLinearization(self, self.prepare(X), self._memory_limit)
+
+    def evaluator(self, X: Any) -> TorchEvaluator:
+        return TorchEvaluator(self, self.prepare(X))
+
+    def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
+        parameters = self.split(self.theta if theta is None else theta.to(self._like()))
+        with torch.no_grad():
+            return torch.cat([self.call(parameters, b) for b in self.batches(self.prepare(X))])
+
+    def edited(self, theta: Tensor) -> nn.Module:
+        clone = copy.deepcopy(self._original)
+        named = dict(clone.named_parameters())
+        with torch.no_grad():
+            for name, piece in zip(self.parameter_names, self.split(theta), strict=True):
+                named[name].copy_(piece)
+        return clone
+
+    def frame_fingerprint(self) -> str:
+        """A hash of everything that an edit leaves alone: names, shapes and fixed tensors."""
+        digest = hashlib.sha256(repr(type(self._original).__qualname__).encode())
+        for name, t in self._fitted.items():
+            digest.update(f"{name} {tuple(t.shape)} {t.dtype}".encode())
+        for name, t in self._fixed.items():
+            digest.update(f"{name} {tuple(t.shape)} {t.dtype}".encode())
+            digest.update(t.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    def _like(self) -> Tensor:
+        return torch.empty(0, dtype=self.dtype, device=self.device)
+
+
+class TorchLinearization:
+    """``J r`` and ``J^T u`` in batches; graphs are kept while they fit in the memory limit."""
+
+    def __init__(
+        self, model: TorchEditable, X: Any, memory_limit: int, mode: JvpMode | None = None
+    ) -> None:
+        self._model, self._X = model, X
+        self._batches = list(model.batches(X))
+        self._parameters = model.split(model.theta)
+        probe = _slice(X, 0, min(PROBE_ROWS, n_rows(X)))
+        self.mode = mode or working_mode(lambda p: model.call(p, probe), self._parameters)
+        self._sizes = [n_rows(batch) for batch in self._batches]
+        self._kept: dict[int, Graph] = {}
+        if memory_limit > 0:
+            self._keep_what_fits(memory_limit)
+
+    def _keep_what_fits(self, memory_limit: int) -> None:
+        def build(i: int) -> Graph:
+            graph = self._build(i)
+            graph.prepare_jvp()
+            return graph
+
+        shared = [*self._parameters, *_parts(self._batches[0])]
+        used = saved_bytes(lambda: build(0), shared)
+        for i in range(min(len(self._batches), memory_limit // max(used, 1))):
+            self._kept[i] = build(i)
+
+    @cached_property
+    def outputs(self) -> Tensor:
+        with torch.no_grad():
+            return torch.cat(
+                [
+                    kept.outputs if kept else self._model.call(self._parameters, batch)
+                    for kept, batch in (
+                        (self._kept.get(i), batch) for i, batch in enumerate(self._batches)
+                    )
+                ]
+            )
+
+    def _build(self, i: int) -> Graph:
+        batch = self._batches[i]
+        return Graph(lambda p: self._model.call(p, batch), self._parameters, self.mode)
+
+    def _graphs(self) -> Iterator[Graph]:
+        return (self._kept.get(i) or self._build(i) for i in range(len(self._batches)))
+
+    def jvp(self, direction: Tensor) -> Tensor:
+        pieces = self._model.split(direction.to(self._parameters[0]))
+        return torch.cat([graph.jvp(pieces) for graph in self._graphs()])
+
+    def vjp(self, weights: Tensor) -> Tensor:
+        parts = weights.to(self._parameters[0]).split(self._sizes)
+        return self._sum(g.vjp(u) for g, u in zip(self._graphs(), parts, strict=True))
+
+    def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
+        parts = weights.to(self._parameters[0]).split(self._sizes)
+        pieces = self._model.split(direction.to(self._parameters[0]))
+        return self._sum(
+            g.second_order(u, pieces) for g, u in zip(self._graphs(), parts, strict=True)
+        )
+
+    def rows(self, index: Tensor) -> Tensor:
+        batch = take_rows(self._X, index)
+
+        def single(parameters: Sequence[Tensor], row: Any) -> Tensor:
+            return torch.atleast_1d(self._model.call(parameters, _map(lambda t: t[None], row))[0])
+
+        parameters = tuple(self._parameters)
+        try:
+            jacobian = vmap(jacrev(single), (None, 0))(parameters, batch)
+        except (RuntimeError, NotImplementedError, ValueError):  # an operator without vmap
+            return self._rows_one_by_one(batch)
+        return torch.cat([part.flatten(2) for part in jacobian], -1)
+
+    def _rows_one_by_one(self, batch: Any) -> Tensor:
+        graph = Graph(lambda p: self._model.call(p, batch), self._parameters, "differences")
+        n, classes = len(graph.outputs), graph.outputs[0].numel()
+        rows = []
+        for i in range(n * classes):
+            unit = torch.zeros(n * classes, dtype=graph.outputs.dtype, device=graph.outputs.device)
+            unit[i] = 1
+            rows.append(flatten(graph.vjp(unit.view_as(graph.outputs))))
+        return torch.stack(rows).view(n, classes, -1)
+
+    def restrict(self, index: Tensor) -> TorchLinearization:
+        return TorchLinearization(self._model, take_rows(self._X, index), 0, self.mode)
+
+    def _sum(self, gradients: Iterator[list[Tensor]]) -> Tensor:
+        total = next(gradients)
+        for parts in gradients:
+            for into, part in zip(total, parts, strict=True):
+                into += part
+        return flatten(total)
+
+
+class TorchEvaluator:
+    """Forward passes at many parameters, sharing what is linear in them.
+
+    Where the module's first step is a linear layer on the data itself, the products of the data
+    with the fitted weights and with the direction are made once and only added for each scale.
+    """
+
+    def __init__(self, model: TorchEditable, X: Any) -> None:
+        self._model = model
+        self._batches = list(model.batches(X))
+        self._at = model.split(model.theta)
+        self._fitted_products: list[dict[int, Tensor]] = [{} for _ in self._batches]
+
+    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
+        pieces = self._model.split(direction.to(self._at[0]))
+        with torch.no_grad():
+            return torch.cat(
+                [
+                    self._one_batch(batch, fitted, pieces, scales.tolist())
+                    for batch, fitted in zip(self._batches, self._fitted_products, strict=True)
+                ],
+                dim=1,
+            )
+
+    def _one_batch(
+        self, batch: Any, fitted: dict[int, Tensor], pieces: list[Tensor], scales: list[float]
+    ) -> Tensor:
+        moved: dict[int, Tensor] = {}
+        outputs = []
+        for scale in scales:
+            at = [p + scale * d for p, d in zip(self._at, pieces, strict=True)]
+            with _SharedLinear(batch, at, self._at, pieces, scale, fitted, moved):
+                outputs.append(self._model.call(at, batch))
+        return torch.stack(outputs)
+
+
+class _SharedLinear(TorchFunctionMode):
+    """Answer ``linear(data, W + c dW, b + c db)`` from the two products it is made of."""
+
+    def __init__(
+        self,
+        batch: Any,
+        at: list[Tensor],
+        fitted_parameters: list[Tensor],
+        direction: list[Tensor],
+        scale: float,
+        fitted: dict[int, Tensor],
+        moved: dict[int, Tensor],
+    ) -> None:
+        super().__init__()
+        self._batch, self._scale = batch, scale
+        self._place = {id(p): i for i, p in enumerate(at)}
+        self._parameters, self._direction = fitted_parameters, direction
+        self._fitted, self._moved = fitted, moved
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is F.linear and not kwargs and len(args) >= 2 and args[0] is self._batch:
+            weight = self._place.get(id(args[1]))
+            bias = self._place.get(id(args[2])) if len(args) > 2 and args[2] is not None else None
+            if weight is not None and (bias is not None or len(args) < 3 or args[2] is None):
+                return self._combine(weight, bias)
+        return func(*args, **kwargs)
+
+    def _combine(self, weight: int, bias: int | None) -> Tensor:
+        for cache, source in ((self._fitted, self._parameters), (self._moved, self._direction)):
+            if weight not in cache:
+                shift = None if bias is None else source[bias]
+                cache[weight] = F.linear(self._batch, source[weight], shift)
+        return torch.add(self._fitted[weight], self._moved[weight], alpha=self._scale)
+
+
+def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[str]:
+    """The names of the floating-point parameters that ``wanted`` stands for, in module order."""
+    named = {n: p for n, p in module.named_parameters() if p.is_floating_point()}
+    if not named:
+        raise InvalidInputError("The module has no floating-point parameters, so nothing to edit.")
+    if wanted == "all":
+        return list(named)
+    if wanted == "trainable":
+        chosen = [name for name, p in named.items() if p.requires_grad]
+        cure = "set requires_grad on some, or pass parameters='all' or a name pattern"
+    else:
+        patterns = [wanted] if isinstance(wanted, str) else list(wanted)
+        for pattern in patterns:
+            if not any(_matches(name, pattern) for name in named):
+                raise InvalidInputError(
+                    f"`parameters` pattern {pattern!r} matches no parameter of the module; "
+                    f"there are: {', '.join(named)}."
+                )
+        chosen = [name for name in named if any(_matches(name, p) for p in patterns)]
+        cure = f"choose from: {', '.join(named)}"
+    if not chosen:
+        raise InvalidInputError(f"`parameters`={wanted!r} leaves no parameter to edit: {cure}.")
+    kinds = {named[name].dtype for name in chosen}
+    if not kinds <= {torch.float32, torch.float64} or len(kinds) != 1:
+        raise InvalidInputError(
+            "The edited parameters must all be float32 or all float64, got "
+            f"{sorted(str(kind) for kind in kinds)}; convert them first, as in `module.float()`."
+        )
+    return chosen
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatch.fnmatchcase(name, pattern) or name.startswith(pattern + ".")
+
+
+def canonical_outputs(out: Any) -> Tensor:
+    """Outputs as ``(N,)`` or ``(N, C)``, from a tensor, a tuple or something with ``logits``."""
+    out = out.logits if hasattr(out, "logits") else out[0] if isinstance(out, tuple) else out
+    if not isinstance(out, Tensor) or out.ndim not in (1, 2):
+        found = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        raise InvalidInputError(
+            f"The model must return one row of outputs per data point, (N,) or (N, C); got {found}."
+        )
+    return out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
+
+
+def flatten(pieces: Any) -> Tensor:
+    return torch.cat([piece.detach().reshape(-1) for piece in pieces])
+
+
+def _map(function: Any, X: Any) -> Any:
+    if isinstance(X, Mapping):
+        return {name: function(part) for name, part in X.items()}
+    return tuple(function(part) for part in X) if isinstance(X, tuple) else function(X)
+
+
+def _parts(X: Any) -> list[Tensor]:
+    return list(X.values()) if isinstance(X, Mapping) else list(X) if isinstance(X, tuple) else [X]
+
+
+def _slice(X: Any, start: int, stop: int) -> Any:
+    return _map(lambda part: part[start:stop], X)

@@ -1,0 +1,64 @@
+"""The loss that the model was trained on, as a weighted sum over rows.
+
+``L(theta) = sum_n w_n l(z_n, y_n) / W + theta^T diag(l2) theta / 2``, ``W = sum_n w_n``. Dropping a
+row sets its ``w_n`` to zero and leaves ``W`` alone, as in the paper's weighted risk (equation 2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fairij.losses import Loss
+from fairij.models.base import Linearization
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The training loss at the fitted parameters, and its derivatives through the outputs."""
+
+    model: Linearization
+    y: Tensor  # (N,)
+    loss: Loss
+    weights: Tensor  # (N,), sums to one
+    theta: Tensor  # (D,)
+    l2: Tensor  # () or (D,): weight decay
+
+    @cached_property
+    def slope(self) -> Tensor:
+        """``w_n l'(z_n) / W``, shaped like the outputs: the whole data term of ``g_n``."""
+        z = self.model.outputs
+        return scale_rows(self.loss.slope(z, self.y), self.weights)
+
+    @property
+    def value(self) -> float:
+        data = (self.weights * self.loss.value(self.model.outputs, self.y)).sum()
+        return float(data + (self.l2 * self.theta**2).sum() / 2)
+
+    @cached_property
+    def gradient(self) -> Tensor:
+        """``grad L``, shape ``(D,)``; zero at a stationary point."""
+        return self.model.vjp(self.slope) + self.l2 * self.theta
+
+    def restrict(self, index: Tensor) -> Objective:
+        """The loss of some rows alone, rescaled to stand for all of them."""
+        weights = self.weights[index] * (len(self.weights) / len(index))
+        return Objective(
+            self.model.restrict(index), self.y[index], self.loss, weights, self.theta, self.l2
+        )
+
+
+def scale_rows(values: Tensor, weights: Tensor) -> Tensor:
+    """``weights[n] * values[n]`` for values of shape ``(N,)`` or ``(N, C)``."""
+    return values * weights.view(-1, *[1] * (values.ndim - 1))
+
+
+def normalised_weights(sample_weight: Tensor | None, rows: int, like: Tensor) -> Tensor:
+    """Sample weights that sum to one."""
+    if sample_weight is None:
+        return torch.full((rows,), 1 / rows, dtype=like.dtype, device=like.device)
+    weights = sample_weight.to(like)
+    return weights / weights.sum()

@@ -1,0 +1,25 @@
+"""Progress of long work, told to whoever listens; nothing is printed from here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fairij.search import Progress
+
+
+def silent(phase: str, done: int, total: int) -> None:
+    """Say nothing."""
+
+
+@contextmanager
+def reporter(verbose: bool | str) -> Iterator[Progress]:
+    """A bar on the terminal when asked for (or "auto" and there is a terminal), else silence."""
+    if verbose is True or (verbose == "auto" and sys.stderr.isatty()):
+        from fairij.report.progress import bar
+
+        with bar(delay=0.0 if verbose is True else 2.0) as progress:
+            yield progress
+    else:
+        yield silent

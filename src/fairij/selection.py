@@ -1,0 +1,99 @@
+"""Which candidate to take: rules over the gap and the performance measured on validation rows."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairij.errors import FairIJWarning, InvalidInputError
+
+Array = NDArray[np.float64]
+
+
+class Selection(Protocol):
+    """A rule that picks one candidate."""
+
+    def choose(self, gap: Array, performance: Array, *, before: float) -> int:
+        """The index of the chosen candidate; ``before`` is the unedited model's performance."""
+        ...
+
+
+@dataclass(frozen=True)
+class LowestGap:
+    """The paper's rule: the smallest gap; among equals, the best performance."""
+
+    def choose(self, gap: Array, performance: Array, *, before: float) -> int:
+        return _best(gap, performance, np.ones(len(gap), dtype=bool))
+
+
+@dataclass(frozen=True)
+class AccuracyBudget:
+    """The smallest gap among candidates that lose at most ``budget`` of performance."""
+
+    budget: float
+
+    def __post_init__(self) -> None:
+        if not self.budget >= 0:
+            raise InvalidInputError(f"`budget` must not be negative, got {self.budget}.")
+
+    def choose(self, gap: Array, performance: Array, *, before: float) -> int:
+        return _best(gap, performance, performance >= before - self.budget)
+
+
+@dataclass(frozen=True)
+class TargetGap:
+    """The best performance among candidates whose gap is at most ``gap``."""
+
+    gap: float
+
+    def __post_init__(self) -> None:
+        if not self.gap >= 0:
+            raise InvalidInputError(f"`gap` must not be negative, got {self.gap}.")
+
+    def choose(self, gap: Array, performance: Array, *, before: float) -> int:
+        allowed = gap <= self.gap
+        if not allowed.any():
+            warnings.warn(
+                f"No candidate reaches a validation gap of {self.gap:g}; the lowest is "
+                f"{gap.min():.4f}, and is taken. A wider search (larger k or scales, smaller "
+                "damping) may reach it.",
+                FairIJWarning,
+                stacklevel=2,
+            )
+            return _best(gap, performance, np.ones(len(gap), dtype=bool))
+        return _best(-performance, -gap, allowed)
+
+
+def pareto_front(gap: Array, performance: Array) -> NDArray[np.bool_]:
+    """Which candidates no other one beats: lower gap at no less performance."""
+    order = np.lexsort((gap, -performance))
+    best = np.minimum.accumulate(np.concatenate([[np.inf], gap[order][:-1]]))
+    front = np.zeros(len(gap), dtype=bool)
+    front[order] = gap[order] < best
+    return front
+
+
+RULES: dict[str, Selection] = {"lowest_gap": LowestGap()}
+
+
+def get_selection(rule: str | Selection) -> Selection:
+    """Look a rule up by name; a rule object is returned as it is."""
+    if not isinstance(rule, str):
+        return rule
+    if rule not in RULES:
+        raise InvalidInputError(
+            f"`selection` must be one of {sorted(RULES)}, AccuracyBudget(...), TargetGap(...) or "
+            f"an object with a `choose` method, got {rule!r}."
+        )
+    return RULES[rule]
+
+
+def _best(key: Array, tie_break_high: Array, allowed: NDArray[np.bool_]) -> int:
+    """The allowed index with the smallest key; among equals the highest second value."""
+    index = np.flatnonzero(allowed)
+    order = np.lexsort((-tie_break_high[index], key[index]))
+    return int(index[order[0]])

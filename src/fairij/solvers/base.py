@@ -1,0 +1,76 @@
+"""The face of all solvers: settings, checked at once, that make an inverse of ``H + damping I``.
+
+``solver.prepare(curvature, damping)`` does what is done once; ``inverse.solve(b)`` answers for one
+right-hand side ``(D,)`` or several ``(D, K)``, and always says how far off it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fairij.curvature import Curvature
+from fairij.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Solution:
+    """``x`` with the steps it took and, measured when asked for, its relative residual."""
+
+    x: Tensor  # (D,) or (D, K)
+    steps: int
+    measure: Callable[[], Tensor]
+
+    @cached_property
+    def residual(self) -> Tensor:
+        """``|b - (H + damping I) x| / |b|`` of each right-hand side, shape ``(K,)``.
+
+        For the approximate solvers this is against the whole curvature, not against their own
+        approximation of it: it says what the approximation costs.
+        """
+        return self.measure()
+
+
+class Inverse(Protocol):
+    """``(H + damping I)^-1``, or a stand-in for it."""
+
+    @property
+    def damping(self) -> float: ...
+
+    def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution: ...
+
+
+class Solver(Protocol):
+    """Settings of a way to solve ``(H + damping I) x = b``."""
+
+    @property
+    def name(self) -> str: ...
+
+    def prepare(self, curvature: Curvature, damping: float) -> Inverse: ...
+
+
+def check_damping(damping: float) -> float:
+    if not damping > 0 or damping == float("inf"):
+        raise InvalidInputError(
+            "`damping` must be positive and finite so that H + damping I is invertible, "
+            f"got {damping}."
+        )
+    return float(damping)
+
+
+def relative_residual(curvature: Curvature, damping: float, b: Tensor, x: Tensor) -> Tensor:
+    """``|b - (H + damping I) x| / |b|`` of each column; zero where b is."""
+    columns_b, columns_x = columns(b), columns(x)
+    product = torch.stack([curvature.product(v) for v in columns_x.T.to(b)], 1)
+    off = (columns_b - product - damping * columns_x).norm(dim=0)
+    return off / columns_b.norm(dim=0).clamp_min(torch.finfo(b.dtype).tiny)
+
+
+def columns(v: Tensor) -> Tensor:
+    """``(D,)`` or ``(D, K)`` as ``(D, K)``."""
+    return v[:, None] if v.ndim == 1 else v

@@ -1,0 +1,31 @@
+"""Identity: take the curvature to be 1 in every direction. The yardstick for all the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fairij.curvature import Curvature
+from fairij.solvers.base import Solution, check_damping, relative_residual
+
+
+@dataclass(frozen=True)
+class Identity:
+    """``x = b``: influence is the plain inner product of gradients."""
+
+    name = "identity"
+
+    def prepare(self, curvature: Curvature, damping: float) -> IdentityInverse:
+        return IdentityInverse(curvature, check_damping(damping))
+
+
+@dataclass(frozen=True)
+class IdentityInverse:
+    """Gives back what it is given."""
+
+    curvature: Curvature
+    damping: float
+
+    def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:
+        return Solution(b, 0, lambda: relative_residual(self.curvature, self.damping, b, b))

@@ -1,0 +1,102 @@
+"""Neumann: the series ``x = sum_j (I - A / scale)^j b / scale``, cut off; ``A = H + damping I``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fairij.curvature import Curvature, largest_eigenvalue
+from fairij.errors import InvalidInputError, NotConvergedError
+from fairij.solvers.base import Solution, check_damping, columns, relative_residual
+
+
+@dataclass(frozen=True)
+class Neumann:
+    """Time (N D) a step, or (batch D) on sampled rows (LiSSA).
+
+    Parameters
+    ----------
+    steps : terms of the series
+    scale : above the largest eigenvalue of A, or "power" to find it by power iteration
+    batch_size : rows sampled anew for each term; None for all rows
+    runs : independent series on sampled rows whose mean is taken
+    """
+
+    steps: int = 1000
+    scale: float | str = "power"
+    batch_size: int | None = None
+    runs: int = 1
+    seed: int = 0
+    name = "neumann"
+
+    def __post_init__(self) -> None:
+        for setting in ("steps", "runs"):
+            if getattr(self, setting) < 1:
+                raise InvalidInputError(
+                    f"`{setting}` must be at least 1, got {getattr(self, setting)}."
+                )
+        if self.scale != "power" and not (isinstance(self.scale, (int, float)) and self.scale > 0):
+            raise InvalidInputError(f"`scale` must be positive or 'power', got {self.scale!r}.")
+
+    def prepare(self, curvature: Curvature, damping: float) -> NeumannInverse:
+        damping = check_damping(damping)
+        if isinstance(self.scale, str):
+            # power iteration comes from below, and a sample's eigenvalue can exceed the whole's
+            margin = 1.1 if self.batch_size is None else 3.0
+            scale = margin * largest_eigenvalue(curvature) + damping
+        else:
+            scale = float(self.scale)
+        return NeumannInverse(self, curvature, damping, scale)
+
+
+class NeumannInverse:
+    """The series at a known scale."""
+
+    def __init__(
+        self, settings: Neumann, curvature: Curvature, damping: float, scale: float
+    ) -> None:
+        self.damping, self.scale = damping, scale
+        self._settings, self._curvature = settings, curvature
+
+    def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:
+        right = columns(b)
+        runs = 1 if self._settings.batch_size is None else self._settings.runs
+        series = [self._series(right, self._settings.seed + run) for run in range(runs)]
+        x = (torch.stack(series).mean(0) / self.scale).reshape(b.shape)
+        return Solution(
+            x,
+            self._settings.steps * runs,
+            lambda: relative_residual(self._curvature, self.damping, b, x),
+        )
+
+    def _series(self, b: Tensor, seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        x = b.clone()
+        for step in range(self._settings.steps):
+            curvature = self._sample(generator)
+            product = torch.stack([curvature.product(v) for v in x.T], 1) + self.damping * x
+            x = b + x - product / self.scale
+            if step % 16 == 0:
+                self._check(x, b, step)
+        self._check(x, b, self._settings.steps)
+        return x
+
+    def _sample(self, generator: torch.Generator) -> Curvature:
+        batch = self._settings.batch_size
+        if batch is None:
+            return self._curvature
+        o = self._curvature.objective
+        index = torch.randint(len(o.y), (batch,), generator=generator).to(o.theta.device)
+        return self._curvature.restrict(index)
+
+    def _check(self, x: Tensor, b: Tensor, step: int) -> None:
+        # the sum of (1 - damping / scale)^j bounds a converging series
+        bound = 10 * self.scale / self.damping * b.norm()
+        if not bool(x.norm() <= bound):
+            raise NotConvergedError(
+                f"The Neumann series diverged at step {step}: scale {self.scale:g} is below the "
+                "largest eigenvalue, or the curvature is indefinite. Cures: scale='power', a "
+                "larger `scale`, or curvature='ggn'."
+            )

@@ -6,7 +6,7 @@ curvatures here depends on ``y``, so the generalised Gauss-Newton matrix equals 
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from fairij.errors import InvalidInputError
 
 
+@runtime_checkable
 class Loss(Protocol):
     """The loss of each row and its derivatives with respect to that row's outputs."""
 
@@ -65,21 +66,24 @@ class BinaryCrossEntropy:
                 f"{self.name} needs one logit per row, got outputs of shape {tuple(z.shape)}; "
                 "use loss='softmax_cross_entropy' for a model with one output per class."
             )
+        _check_rows(self.name, z, y)
         if not bool(((y == 0) | (y == 1)).all()):
             raise InvalidInputError(
                 f"{self.name} needs labels 0 and 1, got {_some_values(y)}; "
                 "encode the labels, or use another loss."
             )
 
+    # In the margin (2 y - 1) z nothing cancels, however sure the model is.
+
     def value(self, z: Tensor, y: Tensor) -> Tensor:
-        return F.softplus(z) - y * z
+        return -F.logsigmoid((2 * y - 1) * z)
 
     def slope(self, z: Tensor, y: Tensor) -> Tensor:
-        return torch.sigmoid(z) - y
+        sign = 1 - 2 * y
+        return sign * torch.sigmoid(sign * z)
 
     def curve(self, z: Tensor, v: Tensor) -> Tensor:
-        p = torch.sigmoid(z)
-        return p * (1 - p) * v
+        return torch.sigmoid(z) * torch.sigmoid(-z) * v
 
     def curve_root(self, z: Tensor) -> Tensor:
         # exp(-|z|/2) / (1 + exp(-|z|)) = sqrt(p (1 - p)) without cancellation for large |z|
@@ -105,6 +109,7 @@ class SoftmaxCrossEntropy:
                 f"{self.name} needs at least two outputs per row, got outputs of shape "
                 f"{tuple(z.shape)}; use loss='binary_cross_entropy' for a model with one logit."
             )
+        _check_rows(self.name, z, y)
         classes = z.shape[1]
         if not bool(((y >= 0) & (y < classes) & (y == y.round())).all()):
             raise InvalidInputError(
@@ -113,7 +118,7 @@ class SoftmaxCrossEntropy:
             )
 
     def value(self, z: Tensor, y: Tensor) -> Tensor:
-        return torch.logsumexp(z, -1) - z.gather(-1, y.long()[:, None])[:, 0]
+        return F.cross_entropy(z, y.long(), reduction="none")
 
     def slope(self, z: Tensor, y: Tensor) -> Tensor:
         return torch.softmax(z, -1) - F.one_hot(y.long(), z.shape[-1]).to(z)
@@ -146,6 +151,12 @@ class SquaredError:
             raise InvalidInputError(
                 f"{self.name} needs one output per row, got outputs of shape {tuple(z.shape)}."
             )
+        _check_rows(self.name, z, y)
+        if not bool(torch.isfinite(y).all()):
+            raise InvalidInputError(
+                f"{self.name} needs finite labels, got {_some_values(y[~torch.isfinite(y)])}; "
+                "drop those rows."
+            )
 
     def value(self, z: Tensor, y: Tensor) -> Tensor:
         return (z - y) ** 2 / 2
@@ -173,10 +184,12 @@ LOSSES: dict[str, Loss] = {
 
 def get_loss(name: str | Loss) -> Loss:
     """Look a loss up by name; a loss object is returned as it is."""
-    if not isinstance(name, str):
+    if isinstance(name, Loss):
         return name
-    if name not in LOSSES:
-        raise InvalidInputError(f"`loss` must be one of {sorted(LOSSES)} or 'auto', got {name!r}.")
+    if not isinstance(name, str) or name not in LOSSES:
+        raise InvalidInputError(
+            f"`loss` must be one of {sorted(LOSSES)}, 'auto' or a loss object, got {name!r}."
+        )
     return LOSSES[name]
 
 
@@ -192,6 +205,14 @@ def infer_loss(z: Tensor, y: Tensor) -> Loss:
     )
 
 
+def _check_rows(name: str, z: Tensor, y: Tensor) -> None:
+    if y.shape != z.shape[:1]:
+        raise InvalidInputError(
+            f"{name} needs one label per row of outputs: expected shape ({len(z)},), got "
+            f"{tuple(y.shape)}."
+        )
+
+
 def _some_values(y: Tensor) -> str:
-    values = torch.unique(y)[:6].tolist()
-    return ", ".join(f"{value:g}" for value in values) + (", ..." if len(values) == 6 else "")
+    values = torch.unique(y).tolist()
+    return ", ".join(f"{value:g}" for value in values[:6]) + (", ..." if len(values) > 6 else "")

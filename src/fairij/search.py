@@ -89,7 +89,7 @@ class Sequential:
             raise InvalidInputError(f"`step` must be at least 1, got {self.step}.")
         if len(self.scales) != 1:
             raise InvalidInputError(
-                f"The sequential rule compares each k with the last at one scale; got {self.scales}."
+                f"The sequential rule compares each k with the last: one scale; got {self.scales}."
             )
 
     def ks(self, positive: int, rows: int) -> list[int]:

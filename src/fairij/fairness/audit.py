@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from fairij.errors import InvalidInputError
 from fairij.fairness import counts as tables
 from fairij.fairness import metrics
-from fairij.fairness.groups import encode_groups
+from fairij.fairness.arrays import check_rows, vector
+from fairij.fairness.groups import as_frame, encode_groups
 
 METRICS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "accuracy": tables.accuracy,
@@ -62,6 +63,7 @@ def audit(
     Resampling rows with replacement moves only the table of counts, and moves it as a
     multinomial draw; so thousands of resamples cost no more than one pass over the table.
     """
+    _check_settings(n_resamples, confidence)
     data = metrics.label(
         y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight
     )
@@ -88,7 +90,7 @@ def audit_regression(
     random_state: int | None = 0,
 ) -> Audit:
     """Audit real-valued predictions."""
-    truth, predicted = np.asarray(y_true, np.float64), np.asarray(y_pred, np.float64)
+    truth, predicted = metrics.pair(y_true, y_pred)
     groups = encode_groups(sensitive_features, expected_rows=len(truth))
     rows = {
         name: bootstrap(
@@ -124,16 +126,24 @@ def bootstrap(
     confidence: float = 0.95,
     random_state: int | None = 0,
 ) -> tuple[float, float, float]:
-    """``(value, low, high)`` of any metric with fairlearn's signature, by resampling rows."""
-    truth, predicted = np.asarray(y_true), np.asarray(y_pred)
-    groups = encode_groups(sensitive_features, expected_rows=len(truth))
+    """``(value, low, high)`` of any metric with fairlearn's signature, by resampling rows.
+
+    The metric sees the groups as they were given: one column as an array, several as a DataFrame.
+    """
+    _check_settings(n_resamples, confidence)
+    truth, predicted = vector("y_true", y_true), vector("y_pred", y_pred)
+    check_rows("y_pred", predicted, len(truth))
+    groups = as_frame(sensitive_features, expected_rows=len(truth)).reset_index(drop=True)
+    one = groups.iloc[:, 0].to_numpy() if groups.shape[1] == 1 else None
+
+    def of_rows(rows: NDArray[np.int64]) -> float:
+        seen = groups.iloc[rows].reset_index(drop=True) if one is None else one[rows]
+        return float(metric(truth[rows], predicted[rows], sensitive_features=seen))
+
+    n = len(truth)
     rng = np.random.default_rng(random_state)
-    draws = np.empty(n_resamples)
-    for i in range(n_resamples):
-        rows = rng.integers(len(truth), size=len(truth))
-        draws[i] = metric(truth[rows], predicted[rows], sensitive_features=groups.codes[rows])
-    value = metric(truth, predicted, sensitive_features=groups.codes)
-    return (float(value), *_percentiles(draws, confidence))
+    draws = np.array([of_rows(rng.integers(n, size=n)) for _ in range(n_resamples)])
+    return (of_rows(np.arange(n)), *_percentiles(draws, confidence))
 
 
 def _multinomial(
@@ -165,11 +175,20 @@ def _weighted(
     return np.stack(resampled)
 
 
-def _percentiles(draws: NDArray[np.float64], confidence: float) -> tuple[float, float]:
+def _check_settings(n_resamples: int, confidence: float) -> None:
+    if n_resamples < 1:
+        raise InvalidInputError(f"`n_resamples` must be at least 1, got {n_resamples}.")
     if not 0 < confidence < 1:
         raise InvalidInputError(f"`confidence` must lie between 0 and 1, got {confidence}.")
+
+
+def _percentiles(draws: NDArray[np.float64], confidence: float) -> tuple[float, float]:
+    """The interval that holds ``confidence`` of the draws in which the metric is defined."""
+    defined = draws[~np.isnan(draws)]
+    if len(defined) == 0:
+        return np.nan, np.nan
     tail = (1 - confidence) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail])
+    low, high = np.quantile(defined, [tail, 1 - tail])
     return float(low), float(high)
 
 

@@ -51,10 +51,11 @@ class Constraint:
         with torch.enable_grad():
             seen = z if self.takes_outputs else loss.scores(z, temperature)
             value = self.surrogate(seen, y, codes)
-            if value.ndim != 0:
+            self._check(value)
+            if not value.requires_grad:
                 raise InvalidInputError(
-                    f"The constraint {self.name!r} must return a scalar tensor, got shape "
-                    f"{tuple(value.shape)}."
+                    f"The constraint {self.name!r} must be differentiable in the outputs, but its "
+                    "value does not depend on them: use torch operations without `detach`."
                 )
             (gradient,) = torch.autograd.grad(value, z)
         return float(value.detach()), gradient
@@ -68,17 +69,26 @@ class Constraint:
         """
         if self.metric is None:
             codes = torch.as_tensor(groups.codes, device=z.device)
-            return np.array([float(self.surrogate(row, y, codes)) for row in z])
+            return np.array([float(self._check(self.surrogate(row, y, codes))) for row in z])
         if table is None:
             return self.metric(_double(z), _double(y), groups)
         return self.metric(table)
+
+    def _check(self, value: Any) -> Tensor:
+        if not isinstance(value, Tensor) or value.ndim != 0:
+            shape = tuple(value.shape) if hasattr(value, "shape") else "none"
+            raise InvalidInputError(
+                f"The constraint {self.name!r} must return a scalar tensor, got "
+                f"{type(value).__name__} of shape {shape}."
+            )
+        return value
 
 
 def _mean_prediction(
     z: NDArray[np.float64], y: NDArray[np.float64], groups: Groups
 ) -> NDArray[np.float64]:
     means = group_means(z, groups)
-    return np.asarray(means.max(-1) - means.min(-1))
+    return np.asarray(np.nanmax(means, -1) - np.nanmin(means, -1))
 
 
 def _mean_error(
@@ -130,7 +140,7 @@ def get_constraint(constraint: str | Constraint | Surrogate | Any) -> Constraint
         return constraint
     if callable(constraint):
         return Constraint.custom(constraint)
-    if constraint not in CONSTRAINTS:
+    if not isinstance(constraint, str) or constraint not in CONSTRAINTS:
         raise InvalidInputError(
             f"`constraints` must be one of {sorted(CONSTRAINTS)} or a function of "
             f"(outputs, y, groups), got {constraint!r}."

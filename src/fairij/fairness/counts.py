@@ -2,11 +2,18 @@
 
 ``counts[..., g, t, p]`` is the (weighted) number of rows of group ``g`` with true class ``t`` and
 predicted class ``p``. Leading axes, if any, run over candidate models or bootstrap resamples.
+
+What is not defined is handled as fairlearn does. A group without rows (or of weight zero) has the
+rate NaN and takes no part in a gap. A rate over no rows of a group that has some, such as the true
+positive rate of a group without positives, is 0: so look at the sizes before believing a gap. A
+ratio 0/0 is NaN. Of several ratios the undefined ones are left out, and the result is NaN only
+where none is defined; there fairlearn's worst case depends on the order of its two rates (NaN if
+the true positive rates are all zero, the other ratio if the false positive rates are).
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,23 +46,23 @@ def confusion_counts(
 
 def selection_rates(counts: Array) -> Array:
     """``P(prediction = c | group)``, shape ``(..., G, C)``."""
-    return _ratio(counts.sum(-2), counts.sum((-2, -1))[..., None])
+    return _rates(counts, counts.sum(-2), counts.sum((-2, -1))[..., None])
 
 
 def true_positive_rates(counts: Array) -> Array:
     """``P(prediction = c | truth = c, group)``, shape ``(..., G, C)``."""
-    return _ratio(np.diagonal(counts, axis1=-2, axis2=-1), counts.sum(-1))
+    return _rates(counts, np.diagonal(counts, axis1=-2, axis2=-1), counts.sum(-1))
 
 
 def false_positive_rates(counts: Array) -> Array:
     """``P(prediction = c | truth != c, group)``, shape ``(..., G, C)``."""
-    wrong = counts.sum(-2) - np.diagonal(counts, axis1=-2, axis2=-1)
-    return _ratio(wrong, counts.sum((-2, -1))[..., None] - counts.sum(-1))
+    other = 1 - np.eye(counts.shape[-1])  # sums over t != c; a difference of sums would cancel
+    return _rates(counts, (counts * other).sum(-2), counts.sum(-1) @ other)
 
 
 def accuracy_rates(counts: Array) -> Array:
     """``P(prediction = truth | group)``, shape ``(..., G)``."""
-    return _ratio(np.trace(counts, axis1=-2, axis2=-1), counts.sum((-2, -1)))
+    return ratio_of(np.trace(counts, axis1=-2, axis2=-1), counts.sum((-2, -1)), empty=np.nan)
 
 
 def overall(counts: Array) -> Array:
@@ -71,37 +78,39 @@ def balanced_accuracy(counts: Array) -> Array:
     """The mean of the recalls of the classes that occur."""
     table = overall(counts)[..., 0, :, :]
     occurs = table.sum(-1) > 0
-    recalls = _ratio(np.diagonal(table, axis1=-2, axis2=-1), table.sum(-1))
-    return (recalls * occurs).sum(-1) / occurs.sum(-1)
+    recalls = ratio_of(np.diagonal(table, axis1=-2, axis2=-1), table.sum(-1), empty=0)
+    return ratio_of(recalls.sum(-1), occurs.sum(-1), empty=np.nan)
 
 
 def spread(rates: Array, total: Array, *, method: Method, ratio: bool = False) -> Array:
     """The difference (or ratio) of a rate between groups; the group axis is ``-2``.
 
     ``between_groups``: largest minus smallest (smallest over largest). ``to_overall``: the
-    largest distance to (smallest ratio with) the rate of all rows together.
+    largest distance to (smallest ratio with) the rate of all rows together. Empty groups, whose
+    rate is NaN, are passed over: so fmin and fmax, not min and max.
     """
     if method == "between_groups":
-        high, low = rates.max(-2), rates.min(-2)
-        return _ratio_or_one(low, high) if ratio else high - low
+        low, high = np.fmin.reduce(rates, -2), np.fmax.reduce(rates, -2)
+        return ratio_of(low, high, empty=np.nan) if ratio else high - low
     if method == "to_overall":
-        if not ratio:
-            return np.abs(rates - total).max(-2)
-        quotient = _ratio_or_one(rates, np.broadcast_to(total, rates.shape))
-        return np.minimum(quotient, 1 / np.where(quotient == 0, 1, quotient)).min(-2)
-    raise InvalidInputError(f"`method` must be 'between_groups' or 'to_overall', got {method!r}.")
+        low, high = np.minimum(rates, total), np.maximum(rates, total)
+        if ratio:
+            return np.fmin.reduce(ratio_of(low, high, empty=np.nan), -2)
+        return np.fmax.reduce(high - low, -2)
+    raise InvalidInputError(f"`method` must be one of {get_args(Method)}, got {method!r}.")
 
 
 def aggregate(parts: Array, agg: Aggregate, *, ratio: bool = False) -> Array:
     """Fold the last axis (rates or classes): the worst, the mean or the sum."""
+    defined = ~np.isnan(parts)
     if agg == "worst_case":
-        return parts.min(-1) if ratio else parts.max(-1)
+        return np.fmin.reduce(parts, -1) if ratio else np.fmax.reduce(parts, -1)
     if agg == "mean":
-        return parts.mean(-1)
+        return ratio_of(np.nansum(parts, -1), defined.sum(-1), empty=np.nan)
     if agg == "sum" and not ratio:
         return parts.sum(-1)
-    allowed = "'worst_case' or 'mean'" if ratio else "'worst_case', 'mean' or 'sum'"
-    raise InvalidInputError(f"`agg` must be {allowed}, got {agg!r}.")
+    allowed = [name for name in get_args(Aggregate) if not (ratio and name == "sum")]
+    raise InvalidInputError(f"`agg` must be one of {allowed}, got {agg!r}.")
 
 
 def of_interest(rates: Array) -> Array:
@@ -153,10 +162,13 @@ def equal_opportunity(
     return aggregate(parts, agg, ratio=ratio)
 
 
-def _ratio(part: Array, whole: Array) -> Array:
-    """``part / whole``, and 0 where there are no rows, as fairlearn has it."""
-    return np.divide(part, whole, out=np.zeros(np.broadcast(part, whole).shape), where=whole != 0)
+def ratio_of(part: NDArray[Any], whole: NDArray[Any], *, empty: float) -> Array:
+    """``part / whole``, and ``empty`` where ``whole`` is 0."""
+    out = np.full(np.broadcast_shapes(np.shape(part), np.shape(whole)), empty)
+    return np.divide(part, whole, out=out, where=whole != 0)
 
 
-def _ratio_or_one(low: Array, high: Array) -> Array:
-    return np.divide(low, high, out=np.ones_like(high), where=high != 0)
+def _rates(counts: Array, part: Array, whole: Array) -> Array:
+    """``part / whole`` by group and class: 0 where no rows count, NaN where a group has none."""
+    occurs = counts.sum((-2, -1))[..., None] != 0
+    return np.where(occurs, ratio_of(part, whole, empty=0.0), np.nan)

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairij.errors import InvalidInputError
+from fairij.fairness.arrays import check_rows, without_tensors
 
 
 @dataclass(frozen=True)
@@ -39,26 +40,17 @@ def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) 
     tensor, dict of columns); each distinct row of a two-dimensional one is a group.
     """
     if isinstance(sensitive_features, Groups):
+        if expected_rows is not None:
+            check_rows("sensitive_features", sensitive_features, expected_rows)
         return sensitive_features
-    if hasattr(sensitive_features, "detach"):
-        sensitive_features = sensitive_features.detach().cpu().numpy()
-    if isinstance(sensitive_features, pd.Series):
-        frame = sensitive_features.to_frame()
-    else:
-        values = sensitive_features
-        if not isinstance(values, (pd.DataFrame, dict)):
-            values = np.asarray(values)
-            if values.ndim not in (1, 2):
-                raise InvalidInputError(
-                    "`sensitive_features` must have one value or one row of values per data "
-                    f"point, got an array of {values.ndim} dimensions."
-                )
-        frame = pd.DataFrame(values)
-    if expected_rows is not None and len(frame) != expected_rows:
-        raise InvalidInputError(
-            f"`sensitive_features` must have one row per data point: expected {expected_rows}, "
-            f"got {len(frame)}."
-        )
+    return _codes_of(as_frame(sensitive_features, expected_rows=expected_rows))
+
+
+def as_frame(sensitive_features: Any, *, expected_rows: int | None = None) -> pd.DataFrame:
+    """The sensitive columns, checked to be as many rows as expected and to have none missing."""
+    frame = _columns(without_tensors(sensitive_features))
+    if expected_rows is not None:
+        check_rows("sensitive_features", frame, expected_rows)
     if len(frame) == 0 or frame.shape[1] == 0:
         raise InvalidInputError("`sensitive_features` must not be empty.")
     missing = frame.isna().any(axis=1)
@@ -67,23 +59,36 @@ def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) 
             f"`sensitive_features` has {int(missing.sum())} missing value(s), the first in row "
             f"{int(np.flatnonzero(missing)[0])}: drop those rows, or give them their own group."
         )
-    return _codes_of(frame)
+    return frame
+
+
+def _columns(values: Any) -> pd.DataFrame:
+    if isinstance(values, (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)):
+        return pd.Series(values).to_frame()
+    if not isinstance(values, (pd.DataFrame, dict, np.ndarray)):
+        values = np.asarray(values, dtype=object)  # NaN beside text stays NaN
+    if isinstance(values, np.ndarray) and values.ndim not in (1, 2):
+        raise InvalidInputError(
+            "`sensitive_features` must have one value or one row of values per data point, got "
+            f"an array of {values.ndim} dimensions."
+        )
+    try:
+        return pd.DataFrame(values)
+    except ValueError as error:  # a dict of columns that do not fit together
+        raise InvalidInputError(f"`sensitive_features` is not a table: {error}.") from None
 
 
 def _codes_of(frame: pd.DataFrame) -> Groups:
     codes = np.zeros(len(frame), dtype=np.int64)
+    names: list[tuple[str, ...]] = [()]
     absent: list[str] = []
-    labels = [""]
-    for column in range(frame.shape[1]):
-        if isinstance(frame.dtypes.iloc[column], pd.CategoricalDtype):
-            counted = frame.iloc[:, column].value_counts()
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            counted = column.value_counts()
             absent += [str(name) for name in counted.index[counted == 0]]
-        values = frame.iloc[:, column].astype(object).to_numpy()
-        try:
-            uniques, inverse = np.unique(values, return_inverse=True)
-        except TypeError:  # mixed types have no order of their own
-            uniques, inverse = np.unique(values.astype(str), return_inverse=True)
-        codes = codes * len(uniques) + inverse
-        labels = [f"{left} & {name}" if left else str(name) for left in labels for name in uniques]
-    present, codes = np.unique(codes, return_inverse=True)
-    return Groups(codes.astype(np.int64), tuple(labels[i] for i in present), tuple(absent))
+            column = column.astype(column.cat.categories.dtype)
+        inverse, values = pd.factorize(column, sort=True)
+        pairs, codes = np.unique(codes * len(values) + inverse, return_inverse=True)
+        names = [(*names[pair // len(values)], str(values[pair % len(values)])) for pair in pairs]
+    return Groups(codes.astype(np.int64), tuple(map(" & ".join, names)), tuple(absent))

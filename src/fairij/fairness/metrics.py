@@ -2,7 +2,10 @@
 
 ``f(y_true, y_pred, *, sensitive_features, sample_weight=None)``. Any number of groups; several
 sensitive columns mean their intersection; with more than two classes each class is taken against
-the rest. All but the regression forms are functions of one table (`fairij.fairness.counts`).
+the rest. Of two labels the larger is the positive one, as in scikit-learn's ``classes_[1]`` (of
+labels other than 0, 1 and -1, 1 fairlearn refuses some and takes 1 in others).
+All but the regression forms are functions of one table (`fairij.fairness.counts`), which also says
+what becomes of empty groups and of rates over no rows: what fairlearn makes of them.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from numpy.typing import NDArray
 
 from fairij.errors import InvalidInputError
 from fairij.fairness import counts as tables
+from fairij.fairness.arrays import check_rows, numbers, vector, weights
 from fairij.fairness.counts import Aggregate, Method
 from fairij.fairness.groups import Groups, encode_groups
 
@@ -46,21 +50,23 @@ def label(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
 ) -> Labelled:
     """Check and encode what every classification metric takes."""
-    truth, predicted = _vector("y_true", y_true), _vector("y_pred", y_pred)
+    truth, predicted = vector("y_true", y_true), vector("y_pred", y_pred)
+    check_rows("y_pred", predicted, len(truth))
     groups = encode_groups(sensitive_features, expected_rows=len(truth))
-    weight = _weights(sample_weight, len(truth))
-    if len(predicted) != len(truth):
+    weight = weights(sample_weight, len(truth))
+    try:
+        classes, codes = np.unique(np.concatenate([truth, predicted]), return_inverse=True)
+    except TypeError:
         raise InvalidInputError(
-            f"`y_pred` must be as long as `y_true`: expected {len(truth)}, got {len(predicted)}."
-        )
-    values = np.concatenate([truth, predicted])
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise InvalidInputError("`y_true` and `y_pred` must be finite; found NaN or infinity.")
-    classes, codes = np.unique(values, return_inverse=True)
-    if len(classes) == 1:  # one class only: a second one makes the rates well defined
+            "`y_true` and `y_pred` must hold labels of one kind, got a mixture such as "
+            f"{truth[0]!r} and {predicted[0]!r}."
+        ) from None
+    if len(classes) == 1:  # a second class makes the rates well defined; 0 and -1 are negative
         only = classes[0]
-        classes = np.array([0, 1] if only in (0, 1) else [f"not {only}", only])
-        codes = np.full(len(values), 1 if only not in (0, 1) else int(only))
+        if only in (0, -1):
+            classes = np.array([only, 1])
+        else:
+            classes, codes = np.array([0 if only == 1 else f"not {only}", only]), codes + 1
     elif len(classes) == 2 and set(classes.tolist()) == {-1, 0}:
         raise InvalidInputError("Labels -1 and 0 do not say which is positive; use 0 and 1.")
     return Labelled(codes[: len(truth)], codes[len(truth) :], groups, classes, weight)
@@ -159,13 +165,12 @@ def equal_opportunity_ratio(
 
 
 def accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> float:
-    return float(tables.accuracy(_table(y_true, y_pred, np.zeros(len(y_true)), sample_weight)))
+    return float(tables.accuracy(_ungrouped(y_true, y_pred, sample_weight)))
 
 
 def balanced_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> float:
     """The mean over classes of the share that is predicted right."""
-    table = _table(y_true, y_pred, np.zeros(len(y_true)), sample_weight)
-    return float(tables.balanced_accuracy(table))
+    return float(tables.balanced_accuracy(_ungrouped(y_true, y_pred, sample_weight)))
 
 
 def group_rates(
@@ -201,30 +206,43 @@ def mean_prediction_difference(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
 ) -> float:
     """Regression: ``max_g E[yhat | g] - min_g E[yhat | g]``."""
-    return _mean_gap(_numbers("y_pred", y_pred), sensitive_features, sample_weight)
+    _, predicted = pair(y_true, y_pred)
+    return _mean_gap(predicted, sensitive_features, sample_weight)
 
 
 def mean_error_difference(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
 ) -> float:
     """Regression: ``max_g E[yhat - y | g] - min_g E[yhat - y | g]``."""
-    error = _numbers("y_pred", y_pred) - _numbers("y_true", y_true)
-    return _mean_gap(error, sensitive_features, sample_weight)
+    truth, predicted = pair(y_true, y_pred)
+    return _mean_gap(predicted - truth, sensitive_features, sample_weight)
+
+
+def pair(y_true: Any, y_pred: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Check what every regression metric takes."""
+    truth, predicted = numbers("y_true", y_true), numbers("y_pred", y_pred)
+    check_rows("y_pred", predicted, len(truth))
+    return truth, predicted
 
 
 def group_means(
     values: NDArray[np.float64], groups: Groups, weight: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """The mean of ``values (..., N)`` in each group, ``(..., G)``."""
+    """The mean of ``values (..., N)`` in each group, ``(..., G)``; NaN where a group is empty."""
     member = np.zeros((len(groups), len(groups.names)))
     member[np.arange(len(groups)), groups.codes] = 1.0 if weight is None else weight
-    return np.asarray(values @ member / member.sum(0), dtype=np.float64)
+    return tables.ratio_of(values @ member, member.sum(0), empty=np.nan)
 
 
 def _mean_gap(values: NDArray[np.float64], sensitive_features: Any, sample_weight: Any) -> float:
     groups = encode_groups(sensitive_features, expected_rows=len(values))
-    means = group_means(values, groups, _weights(sample_weight, len(values)))
-    return float(means.max() - means.min())
+    means = group_means(values, groups, weights(sample_weight, len(values)))
+    return float(np.nanmax(means) - np.nanmin(means))
+
+
+def _ungrouped(y_true: Any, y_pred: Any, sample_weight: Any) -> NDArray[np.float64]:
+    one_group = np.zeros(len(vector("y_true", y_true)))
+    return _table(y_true, y_pred, one_group, sample_weight)
 
 
 def _table(
@@ -233,36 +251,3 @@ def _table(
     return label(
         y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight
     ).counts
-
-
-def _vector(name: str, values: Any) -> NDArray[Any]:
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
-    array = np.asarray(values)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1 or len(array) == 0:
-        raise InvalidInputError(
-            f"`{name}` must be a non-empty vector, got an array of shape {array.shape}."
-        )
-    return array
-
-
-def _numbers(name: str, values: Any) -> NDArray[np.float64]:
-    array = _vector(name, values).astype(np.float64)
-    if not np.isfinite(array).all():
-        raise InvalidInputError(f"`{name}` must be finite; found NaN or infinity.")
-    return array
-
-
-def _weights(sample_weight: Any, rows: int) -> NDArray[np.float64] | None:
-    if sample_weight is None:
-        return None
-    weight = _numbers("sample_weight", sample_weight)
-    if len(weight) != rows:
-        raise InvalidInputError(
-            f"`sample_weight` must have one value per row: expected {rows}, got {len(weight)}."
-        )
-    if (weight < 0).any() or weight.sum() == 0:
-        raise InvalidInputError("`sample_weight` must not be negative and not all zero.")
-    return weight

@@ -7,10 +7,19 @@ A temperature ``T`` above 1 brings the mean score nearer to the thresholded rate
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from fairij.errors import InvalidInputError
 from fairij.fairness.counts import Aggregate
+
+FOLDS: dict[Aggregate, Callable[[Tensor], Tensor]] = {
+    "worst_case": torch.amax,
+    "mean": torch.mean,
+    "sum": torch.sum,
+}
 
 
 def demographic_parity(
@@ -62,7 +71,9 @@ def _gaps_given(scores: Tensor, y: Tensor, groups: Tensor, truth: bool) -> Tenso
 
 
 def _gaps(columns: Tensor, groups: Tensor) -> Tensor:
-    """``max_g - min_g`` of each column's group means, over the groups that occur."""
+    """``max_g - min_g`` of each column's group means, over the groups that occur; 0 over none."""
+    if len(groups) == 0:
+        return columns.sum(0)  # zeros that keep their place in the graph
     present, codes = torch.unique(groups, return_inverse=True)
     sums = columns.new_zeros(len(present), columns.shape[1]).index_add(0, codes, columns)
     means = sums / torch.bincount(codes, minlength=len(present))[:, None]
@@ -70,4 +81,6 @@ def _gaps(columns: Tensor, groups: Tensor) -> Tensor:
 
 
 def _fold(gaps: Tensor, agg: Aggregate) -> Tensor:
-    return gaps.max() if agg == "worst_case" else gaps.mean() if agg == "mean" else gaps.sum()
+    if agg not in FOLDS:
+        raise InvalidInputError(f"`agg` must be one of {list(FOLDS)}, got {agg!r}.")
+    return FOLDS[agg](gaps)

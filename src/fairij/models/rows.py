@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -17,12 +20,24 @@ def n_rows(X: Any) -> int:
     parts = list(X.values()) if isinstance(X, Mapping) else X if isinstance(X, tuple) else [X]
     if not parts:
         raise InvalidInputError("`X` must hold at least one array, got an empty collection.")
-    lengths = {len(part) for part in parts}
+    lengths = {_length(part) for part in parts}
     if len(lengths) != 1:
         raise InvalidInputError(
             f"All parts of `X` must have as many rows as each other, got {sorted(lengths)}."
         )
     return lengths.pop()
+
+
+def _length(part: Any) -> int:
+    shape = getattr(part, "shape", None)  # sparse matrices have a shape and no len
+    if shape:
+        return int(shape[0])
+    if shape is None and isinstance(part, list):
+        return len(part)
+    raise InvalidInputError(
+        "`X` must be a table with one row per data point: an array, frame, tensor, or a tuple or "
+        f"dict of those; got {'a single value' if shape is not None else type(part).__name__!r}."
+    )
 
 
 def take_rows(X: Any, index: Any) -> Any:
@@ -34,61 +49,105 @@ def take_rows(X: Any, index: Any) -> Any:
     if isinstance(X, Tensor):
         return X[torch.as_tensor(index, device=X.device)]
     index = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[index]
     return X.iloc[index] if hasattr(X, "iloc") else np.asarray(X)[index]
 
 
-def to_tensors(X: Any, *, dtype: torch.dtype, device: torch.device) -> Any:
+def check_columns(name: str, X: Any, like: Any) -> None:
+    """Raise unless ``X`` has the columns of ``like``: as many, and named alike where both are."""
+    expected, found = getattr(like, "columns", None), getattr(X, "columns", None)
+    if expected is not None and found is not None and list(expected) != list(found):
+        differ = [c for c in found if c not in set(expected)]
+        raise InvalidInputError(
+            f"`{name}` must have the columns of `X` in the same order: expected "
+            f"{list(expected)[:8]}, got {list(found)[:8]}"
+            + (f" (unknown: {differ[:8]})" if differ else "")
+            + "; reorder them, as in `X_val[X.columns]`."
+        )
+    widths = [tuple(getattr(table, "shape", ())[1:]) for table in (like, X)]
+    if all(widths) and widths[0] != widths[1]:
+        raise InvalidInputError(
+            f"`{name}` must have as many columns as `X`: expected {_width(widths[0])}, got "
+            f"{_width(widths[1])}; prepare both tables in the same way."
+        )
+
+
+def _width(shape: tuple[int, ...]) -> str:
+    return " x ".join(str(n) for n in shape)
+
+
+def to_tensors(X: Any, *, dtype: torch.dtype, device: torch.device, name: str = "X") -> Any:
     """``X`` as tensors on a device, real numbers in ``dtype``, checked to be finite."""
     if isinstance(X, Mapping):
-        return {name: to_tensors(part, dtype=dtype, device=device) for name, part in X.items()}
+        return {
+            key: to_tensors(part, dtype=dtype, device=device, name=f"{name}[{key!r}]")
+            for key, part in X.items()
+        }
     if isinstance(X, tuple):
-        return tuple(to_tensors(part, dtype=dtype, device=device) for part in X)
+        return tuple(
+            to_tensors(part, dtype=dtype, device=device, name=f"{name}[{i}]")
+            for i, part in enumerate(X)
+        )
     if isinstance(X, Tensor):
         tensor = X.detach()
     else:
-        array = _numeric(X)
+        array = _numeric(X, name)
         # torch reads neither foreign byte order nor negative strides
         array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
         tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
     if tensor.is_floating_point():
-        tensor = tensor.to(device=device, dtype=dtype)
-        check_finite(tensor, X)
-        return tensor
+        converted = tensor.to(device=device, dtype=dtype)
+        check_finite(converted, tensor, getattr(X, "columns", None), name)
+        return converted
     # integers are token or category ids in a collection, but numbers when they are the whole table
     return tensor.to(device=device)
 
 
-def check_finite(tensor: Tensor, original: Any) -> None:
-    """Raise on NaN or infinity, naming the first place."""
+def check_finite(tensor: Tensor, original: Tensor, columns: Any = None, name: str = "X") -> None:
+    """Raise on NaN or infinity, naming the first place and what ``original`` has there."""
     if bool(torch.isfinite(tensor.sum())):  # one pass; a NaN or infinity cannot vanish from a sum
         return
     bad = ~torch.isfinite(tensor)
     if not bool(bad.any()):
         return  # the sum overflowed, the values are finite
     place = torch.nonzero(bad)[0].tolist()
-    column = f", column {place[1]}" if len(place) > 1 else ""
-    if len(place) > 1 and hasattr(original, "columns"):
-        column = f", column {original.columns[place[1]]!r}"
+    where = f"row {place[0]}"
+    if len(place) > 1:
+        where += f", column {place[1] if columns is None else repr(columns[place[1]])}"
+    value = original[tuple(place)].item()
+    beyond = f" (more than {str(tensor.dtype)[6:]} can hold)" if math.isfinite(value) else ""
     raise InvalidInputError(
-        f"`X` must be finite: row {place[0]}{column} holds {tensor[tuple(place)].item()} "
-        f"({int(bad.sum())} such value(s) in all); impute or drop those rows."
+        f"`{name}` must be finite: {where} holds {value}{beyond}; there are {int(bad.sum())} such "
+        "value(s) in all: impute them, or drop those rows."
     )
 
 
-def _numeric(X: Any) -> np.ndarray[Any, Any]:
+@contextmanager
+def speaking_of(argument: str, *, instead_of: str = "X") -> Iterator[None]:
+    """Let errors raised inside name the argument that the user gave."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(str(error).replace(f"`{instead_of}", f"`{argument}")) from None
+
+
+def _numeric(X: Any, name: str) -> np.ndarray[Any, Any]:
     if hasattr(X, "toarray"):
         X = X.toarray()
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise InvalidInputError(
-            "`X` is a masked array with masked values; fill them first, as in `X.filled(...)`."
+            f"`{name}` must not have masked values; fill them first, as in `{name}.filled(...)`."
         )
     array = np.asarray(X)
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind == "f":
+        return array if array.itemsize <= 8 else array.astype(np.float64)
+    if array.dtype.kind not in "iub":
         try:
-            array = array.astype(np.float64)
+            array = np.where(pd.isna(array), np.nan, array).astype(np.float64)
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
-                "`X` must be numeric for this model: encode text and categories first, as with "
-                f"scikit-learn's OneHotEncoder ({error})."
+                f"`{name}` must be numeric for this model: encode text and categories first, as "
+                f"with scikit-learn's OneHotEncoder ({error})."
             ) from None
     return array

@@ -322,9 +322,10 @@ def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[st
     named = {n: p for n, p in module.named_parameters() if p.is_floating_point()}
     if not named:
         raise InvalidInputError("The module has no floating-point parameters, so nothing to edit.")
+    cure = ""
     if wanted == "all":
-        return list(named)
-    if wanted == "trainable":
+        chosen = list(named)
+    elif wanted == "trainable":
         chosen = [name for name, p in named.items() if p.requires_grad]
         cure = "set requires_grad on some, or pass parameters='all' or a name pattern"
     else:

@@ -1,0 +1,69 @@
+"""What a user holds (lists, tensors, Series, masked arrays) as plain arrays that were checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fairij.errors import InvalidInputError
+
+
+def without_tensors(values: Any) -> Any:
+    """A tensor as an array, a masked value as a missing one; anything else as it is."""
+    if hasattr(values, "detach"):
+        return values.detach().cpu().numpy()
+    if isinstance(values, np.ma.MaskedArray):
+        return np.where(values.mask, None, values.data) if np.ma.is_masked(values) else values.data
+    return values
+
+
+def vector(name: str, values: Any) -> NDArray[Any]:
+    """A non-empty vector ``(N,)`` without missing or infinite values; text has dtype object."""
+    values = without_tensors(values)
+    # as objects at first: numpy would make NaN beside text the text "nan", and 1 the text "1"
+    array = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or len(array) == 0:
+        raise InvalidInputError(
+            f"`{name}` must be a non-empty vector, got an array of shape {array.shape}."
+        )
+    if array.dtype.kind in "OSU":
+        array = pd.Series(array.astype(object)).infer_objects().to_numpy()
+    bad = ~np.isfinite(array) if array.dtype.kind == "f" else pd.isna(array)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise InvalidInputError(
+            f"`{name}` must not hold missing or infinite values, but row {row} is {array[row]}: "
+            "drop such rows, or fill them."
+        )
+    return array
+
+
+def numbers(name: str, values: Any) -> NDArray[np.float64]:
+    """A `vector` of numbers."""
+    array = vector(name, values)
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"`{name}` must be numbers, got {array[0]!r}.") from None
+
+
+def weights(sample_weight: Any, rows: int) -> NDArray[np.float64] | None:
+    if sample_weight is None:
+        return None
+    weight = numbers("sample_weight", sample_weight)
+    check_rows("sample_weight", weight, rows)
+    if (weight < 0).any() or weight.sum() == 0:
+        raise InvalidInputError("`sample_weight` must not be negative and not all zero.")
+    return weight
+
+
+def check_rows(name: str, values: Any, rows: int) -> None:
+    if len(values) != rows:
+        raise InvalidInputError(
+            f"`{name}` must have one row per data point: expected {rows}, got {len(values)}."
+        )

@@ -1,0 +1,288 @@
+"""The torch family: J r, J^T u and rows against dense Jacobians, and what must not be touched."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairij.errors import InvalidInputError
+from fairij.models import TorchEditable, adapt
+from fairij.models._autograd import central_difference, working_mode
+from fairij.models.torch import choose_parameters
+from reference import Case, make_case
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("batch_size", ["auto", 7, 40])
+@pytest.mark.parametrize("memory_limit", [0, 2**30])
+def test_products_equal_the_dense_jacobian(
+    case: Case, batch_size: int | str, memory_limit: int
+) -> None:
+    model = TorchEditable(case.module, batch_size=batch_size, memory_limit=memory_limit)
+    linear = model.linearize(case.X)
+    J = case.jacobian()
+    r, u = random(len(case.theta)), random(*linear.outputs.shape)
+    assert torch.allclose(linear.outputs, case.outputs(case.theta))
+    assert torch.allclose(linear.jvp(r).view(len(J), -1), J @ r, atol=1e-12)
+    assert torch.allclose(
+        linear.vjp(u), torch.einsum("ncd,nc->d", J, u.view(len(J), -1)), atol=1e-12
+    )
+    index = torch.tensor([3, 0, 17])
+    assert torch.allclose(linear.rows(index), J[index], atol=1e-12)
+    assert torch.allclose(linear.restrict(index).jvp(r).view(3, -1), J[index] @ r, atol=1e-12)
+
+
+def test_second_order_equals_the_hessian_of_weighted_outputs(case: Case) -> None:
+    linear = adapt(case.module).linearize(case.X)
+    u, r = random(*linear.outputs.shape, seed=1), random(len(case.theta), seed=2)
+    dense = torch.func.hessian(lambda t: (u * case.outputs(t)).sum())(case.theta)
+    assert torch.allclose(linear.second_order(u, r), dense @ r, atol=1e-11)
+
+
+def test_graphs_are_kept_within_the_memory_limit_only() -> None:
+    case = make_case("mlp", n=64)
+    none = TorchEditable(case.module, batch_size=8, memory_limit=0).linearize(case.X)
+    all_ = TorchEditable(case.module, batch_size=8, memory_limit=2**30).linearize(case.X)
+    assert len(none._kept) == 0
+    assert len(all_._kept) == 8
+    one_batch = TorchEditable(case.module, batch_size=8, memory_limit=1).linearize(case.X)
+    assert len(one_batch._kept) == 0
+    r = random(len(case.theta))
+    assert torch.allclose(none.jvp(r), all_.jvp(r), atol=1e-14)
+
+
+def test_a_linearisation_can_be_used_many_times(case: Case) -> None:
+    linear = adapt(case.module).linearize(case.X)
+    r = random(len(case.theta))
+    first = linear.jvp(r)
+    linear.vjp(first)
+    assert torch.equal(linear.jvp(r), first)
+
+
+@pytest.mark.parametrize("mode", ["forward", "differences"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-2)])
+def test_the_fallbacks_agree_with_double_backward(
+    case: Case, mode: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    linear = adapt(case.module.to(dtype)).linearize(case.X.to(dtype))
+    assert linear.mode == "double_backward"
+    r = random(len(case.theta)).to(dtype)
+    exact = linear.jvp(r)
+    linear.mode, linear._kept = mode, {}
+    assert (linear.jvp(r) - exact).norm() <= tolerance * exact.norm()
+
+
+class OnceDifferentiable(torch.autograd.Function):
+    """A step whose backward cannot be differentiated, nor run forward: as fused kernels are."""
+
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(x)
+        return torch.tanh(x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        (x,) = ctx.saved_tensors
+        return grad * (1 - torch.tanh(x) ** 2)
+
+
+class Opaque(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return OnceDifferentiable.apply(x)
+
+
+def test_an_operator_without_second_derivative_falls_back_to_differences() -> None:
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1)).double()
+    opaque = nn.Sequential(plain[0], Opaque(), plain[2])
+    X, r = random(20, 4), random(19)
+    linear = adapt(opaque).linearize(X)
+    expected = adapt(plain).linearize(X)
+    assert linear.mode == "differences"
+    assert torch.allclose(linear.jvp(r), expected.jvp(r), rtol=1e-6, atol=1e-9)
+    assert torch.allclose(linear.vjp(X[:, 0]), expected.vjp(X[:, 0]))
+    index = torch.arange(5)
+    assert torch.allclose(linear.rows(index), expected.rows(index))
+
+
+class WrongBackward(torch.autograd.Function):
+    """Its backward forgets the incoming gradient, so differentiating it gives nonsense."""
+
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        return 2 * grad.detach()
+
+
+def test_a_backward_that_cannot_be_trusted_is_found_out() -> None:
+    weight = torch.ones(3, 1, dtype=torch.float64)
+
+    def function(parameters: list[Tensor]) -> Tensor:
+        return WrongBackward.apply(random(5, 3) @ parameters[0])[:, 0]
+
+    assert working_mode(function, [weight]) == "differences"
+
+
+def test_fused_attention_works() -> None:
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = self.qkv(x).view(len(x), 5, 3, 1, 8).permute(2, 0, 3, 1, 4)
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v)
+            return self.out(mixed.mean((1, 2)))
+
+    torch.manual_seed(0)
+    module = Attention()
+    X = random(12, 5, 8).float()
+    linear = adapt(module).linearize(X)
+    r = random(len(adapt(module).theta)).float()
+    reference = copy.deepcopy(module).double()
+    exact = adapt(reference)
+    theta, direction = exact.theta, r.double()
+    h = 1e-6
+    ahead, behind = (
+        exact.outputs(X.double(), theta + h * direction),
+        exact.outputs(X.double(), theta - h * direction),
+    )
+    expected = (ahead - behind) / (2 * h)
+    assert (linear.jvp(r).double() - expected).norm() <= 1e-2 * expected.norm()
+
+
+def test_central_difference_of_a_zero_direction_is_zero() -> None:
+    out = central_difference(lambda p: p[0] ** 2, [random(3)], [torch.zeros(3).double()])
+    assert torch.equal(out, torch.zeros(3).double())
+
+
+def test_the_users_module_is_never_touched() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Dropout(0.5), nn.SELU(), nn.Linear(6, 1)
+    )
+    module(torch.randn(30, 4))  # moves the running statistics
+    module.train()
+    before = copy.deepcopy(module.state_dict())
+    model = adapt(module)
+    X = torch.randn(30, 4)
+    linear = model.linearize(X)
+    linear.vjp(linear.jvp(torch.randn(len(model.theta))))
+    edited = model.edited(model.theta + 1)
+    assert module.training
+    assert all(m.training for m in module.modules())
+    assert all(p.grad is None for p in module.parameters())
+    after = module.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    # evaluation mode: no dropout, fixed statistics, the same answer each time
+    module.eval()
+    with torch.no_grad():
+        assert torch.allclose(linear.outputs, module(X)[:, 0], atol=1e-6)
+        assert not torch.allclose(edited.eval()(X), module(X))
+    assert all(
+        torch.equal(edited.state_dict()[f"1.{name}"], before[f"1.{name}"])
+        for name in ("running_mean", "running_var")
+    )
+
+
+def test_parameters_are_chosen_by_name_pattern_module_or_all() -> None:
+    module = nn.Sequential(nn.Linear(4, 3), nn.SELU(), nn.Linear(3, 1))
+    assert choose_parameters(module, "all") == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert choose_parameters(module, "2") == ["2.weight", "2.bias"]
+    assert choose_parameters(module, "*.bias") == ["0.bias", "2.bias"]
+    assert choose_parameters(module, ["2", "0.bias"]) == ["0.bias", "2.weight", "2.bias"]
+    module[0].requires_grad_(False)
+    assert choose_parameters(module, "trainable") == ["2.weight", "2.bias"]
+    module.requires_grad_(False)
+    with pytest.raises(InvalidInputError, match="leaves no parameter to edit: set requires_grad"):
+        choose_parameters(module, "trainable")
+    with pytest.raises(InvalidInputError, match=r"'head.\*' matches no parameter.*0.weight"):
+        choose_parameters(module, "head.*")
+    with pytest.raises(InvalidInputError, match="no floating-point parameters"):
+        choose_parameters(nn.ReLU(), "all")
+    with pytest.raises(InvalidInputError, match=r"float32 or all float64.*module.float\(\)"):
+        choose_parameters(module.half(), "all")
+
+
+def test_a_part_of_the_parameters_gives_a_part_of_the_jacobian() -> None:
+    case = make_case("mlp")
+    whole, head = case.jacobian(), adapt(case.module, parameters="2")
+    size = len(head.theta)
+    assert size == 6
+    u = random(len(case.X))
+    assert torch.allclose(head.linearize(case.X).vjp(u), (u @ whole[:, 0])[-size:])
+    edited = head.edited(head.theta + 1)
+    assert torch.equal(edited[0].weight, case.module[0].weight)
+    assert torch.allclose(edited[2].bias, case.module[2].bias + 1)
+
+
+def test_the_evaluator_equals_running_each_edited_module(case: Case) -> None:
+    model = TorchEditable(case.module, batch_size=16)
+    scales = torch.tensor([0.1, 1.0, 5.0])
+    evaluator = model.evaluator(case.X)
+    for seed in (1, 2):  # the second direction must not meet products of the first
+        d = random(len(case.theta), seed=seed)
+        z = evaluator.along(d, scales)
+        for scale, found in zip(scales.tolist(), z, strict=True):
+            with torch.no_grad():
+                expected = model.edited(case.theta + scale * d)(case.X)
+            assert torch.allclose(found.view_as(expected), expected, atol=1e-10)
+
+
+def test_inputs_in_many_forms_give_the_same_outputs() -> None:
+    import pandas as pd
+
+    case = make_case("mlp")
+    model = adapt(case.module)
+    expected = model.outputs(case.X)
+    array = case.X.numpy()
+    for form in (
+        array,
+        pd.DataFrame(array),
+        array.astype(">f8"),
+        array[::-1][::-1],
+        array.tolist(),
+        (case.X,),
+        {"input": case.X},
+    ):
+        assert torch.equal(model.outputs(form), expected)
+
+
+def test_outputs_of_a_wrong_shape_are_refused() -> None:
+    class Cube(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.p = nn.Parameter(torch.ones(1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.p * x[:, None, None]
+
+    with pytest.raises(InvalidInputError, match=r"\(N,\) or \(N, C\); got shape \(3, 1, 1\)"):
+        adapt(Cube()).outputs(torch.ones(3))
+
+
+def test_an_unknown_kind_of_model_is_refused_with_the_supported_ones() -> None:
+    with pytest.raises(InvalidInputError, match=r"recognises 'object'.*torch.nn.Module.*Editable"):
+        adapt(object())
+
+
+def test_the_fingerprint_covers_what_an_edit_leaves_alone() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 3), nn.SELU(), nn.Linear(3, 1))
+    head = adapt(module, parameters="2")
+    same = adapt(head.edited(head.theta + 1), parameters="2")
+    assert head.frame_fingerprint() == same.frame_fingerprint()
+    other = copy.deepcopy(module)
+    with torch.no_grad():
+        other[0].bias += 1e-3
+    assert head.frame_fingerprint() != adapt(other, parameters="2").frame_fingerprint()

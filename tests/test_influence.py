@@ -1,0 +1,97 @@
+"""Influence: the fast algorithm equals the slow one, and both equal the dense formula."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fairij.curvature import make_curvature
+from fairij.influence import influence, nested_gradients, slow_influence
+from fairij.solvers import SOLVERS, ConjugateGradient, Exact, Inverse, Woodbury, get_solver
+from reference import Case, make_case
+
+DAMPING = 0.05
+
+
+def prepared(case: Case, solver: str) -> Inverse:
+    settings = {"cg": ConjugateGradient(tolerance=1e-10)}.get(solver) or get_solver(solver)
+    if solver == "neumann":
+        settings = SOLVERS["neumann"](steps=50)  # type: ignore[call-arg]
+    return settings.prepare(make_curvature("ggn", case.objective()), DAMPING)
+
+
+def fairness_gradient(case: Case) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(9)
+    return torch.randn(len(case.theta), generator=generator, dtype=torch.float64)
+
+
+def test_scores_equal_the_dense_formula(case: Case) -> None:
+    v = fairness_gradient(case)
+    matrix = case.ggn() + DAMPING * torch.eye(len(v)).double()
+    expected = -case.w * (case.gradients() @ torch.linalg.solve(matrix, v))
+    result = influence(case.objective(), prepared(case, "exact"), v)
+    assert torch.allclose(result.scores, expected, rtol=1e-8, atol=1e-12)
+    assert torch.allclose(result.direction, torch.linalg.solve(matrix, v))
+
+
+@pytest.mark.parametrize("solver", sorted(set(SOLVERS) - {"printed_woodfisher"}))
+def test_the_fast_algorithm_equals_the_slow_one(case: Case, solver: str) -> None:
+    v = fairness_gradient(case)
+    objective, inverse = case.objective(), prepared(case, solver)
+    fast = influence(objective, inverse, v).scores
+    slow, moved = slow_influence(objective, inverse, v)
+    assert (fast - slow).norm() <= 1e-7 * slow.norm()
+    assert moved.shape == (len(case.theta), len(case.X))
+
+
+def test_the_edit_of_k_points_is_the_sum_of_the_slow_algorithms_changes(case: Case) -> None:
+    objective, inverse = case.objective(), prepared(case, "exact")
+    scores, moved = slow_influence(objective, inverse, fairness_gradient(case))
+    order = torch.argsort(scores, descending=True)
+    pulls = nested_gradients(objective, order, [1, 5, 5, 12])
+    edits = inverse.solve(pulls).x
+    for column, k in enumerate([1, 5, 5, 12]):
+        expected = moved[:, order[:k]].sum(1)
+        assert torch.allclose(edits[:, column], expected, rtol=1e-7, atol=1e-10)
+
+
+def test_positive_means_that_dropping_lowers_the_quantity() -> None:
+    """Checked on least squares, where leaving one point out has a closed form."""
+    torch.manual_seed(0)
+    case = make_case("regression")
+    case.module = torch.nn.Linear(4, 1).double()
+    rows = torch.cat([case.X, torch.ones(len(case.X), 1).double()], 1)
+    best = torch.linalg.lstsq(rows, case.y).solution
+    with torch.no_grad():
+        case.module.weight.copy_(best[None, :4])
+        case.module.bias.copy_(best[4:])
+    v = fairness_gradient(case)  # M(theta) = v . theta
+    inverse = Exact().prepare(make_curvature("ggn", case.objective()), 1e-10)
+    scores = influence(case.objective(), inverse, v).scores
+    leverage = (rows * torch.linalg.solve(rows.T @ rows, rows.T).T).sum(1)
+    for n in range(len(case.X)):
+        kept = torch.arange(len(case.X)) != n
+        refit = torch.linalg.lstsq(rows[kept], case.y[kept]).solution
+        # for least squares the jackknife is exact but for the point's own leverage
+        expected = -float(scores[n] / (1 - leverage[n]))
+        assert float(v @ (refit - best)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_woodbury_over_all_rows_ranks_as_the_exact_inverse_does(case: Case) -> None:
+    v = fairness_gradient(case)
+    operator = make_curvature("ggn", case.objective())
+    whole = influence(case.objective(), Exact().prepare(operator, DAMPING), v).scores
+    sampled = influence(case.objective(), Woodbury(10_000).prepare(operator, DAMPING), v).scores
+    assert torch.allclose(whole, sampled, rtol=1e-6, atol=1e-10)
+
+
+def test_the_printed_recurrence_is_not_symmetric_so_its_two_algorithms_differ(case: Case) -> None:
+    """The paper's step from algorithm 1 to 2 needs x^T A y = y^T A x; eq. 11 does not have it."""
+    inverse = prepared(case, "printed_woodfisher")
+    A = inverse.solve(torch.eye(len(case.theta)).double()).x
+    assert not torch.allclose(A, A.T, atol=1e-4)
+    v, g = fairness_gradient(case), case.w[:, None] * case.gradients()
+    fast = influence(case.objective(), inverse, v).scores
+    slow, _ = slow_influence(case.objective(), inverse, v)
+    assert torch.allclose(fast, -(g @ A @ v), atol=1e-10)
+    assert torch.allclose(slow, -(g @ A.T @ v), atol=1e-10)

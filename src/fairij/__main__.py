@@ -1,0 +1,5 @@
+"""``python -m fairij``."""
+
+from fairij.cli import app
+
+app()

@@ -1,0 +1,183 @@
+"""The main job end to end on Adult: train the paper's network, edit it, measure, draw."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from torch import nn
+
+from fairij._version import __version__
+from fairij.datasets import Split, Splits, adult_splits
+from fairij.fairness import Audit, audit
+from fairij.mitigator import FairIJ
+from fairij.report.page import page, save_chart
+from fairij.report.plots import frontier, group_rates, influence_curve
+from fairij.training import train_mlp
+
+GAP_METRIC = {
+    "demographic_parity": "demographic_parity_difference",
+    "equalized_odds": "equalized_odds_sum",
+    "equal_opportunity": "equal_opportunity_difference",
+}
+REPORTED = (
+    "accuracy",
+    "balanced_accuracy",
+    "demographic_parity_difference",
+    "equalized_odds_sum",
+    "equal_opportunity_difference",
+)
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demo found, before it is written anywhere."""
+
+    constraint: str
+    seed: int
+    splits: Splits
+    mitigator: FairIJ
+    audits: dict[str, dict[str, Audit]]  # "before"/"after" -> "validation"/"test"
+    seconds: dict[str, float]
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of ``summary.json``."""
+        figures = {
+            when: {part: {name: found[name] for name in REPORTED} for part, found in parts.items()}
+            for when, parts in self.audits.items()
+        }
+        return {
+            **figures,
+            "seconds": self.seconds,
+            "data": "UCI Adult, official test set; a third of the training rows for validation",
+            "rows": {
+                "train": len(self.splits.train),
+                "validation": len(self.splits.validation),
+                "test": len(self.splits.test),
+            },
+            "sensitive": self.splits.sensitive,
+            "sensitive_is_a_feature": self.splits.includes_sensitive,
+            "constraint": self.constraint,
+            "edit": dict(self.mitigator.edit_.settings),
+            "seed": self.seed,
+            "version": __version__,
+        }
+
+    def table(self, part: str = "test") -> pd.DataFrame:
+        """Before and after on one part, with intervals."""
+        rows = {}
+        for name in REPORTED:
+            cells = {}
+            for when in ("before", "after"):
+                value, low, high = self.audits[when][part].metrics.loc[name]
+                cells[when] = f"{value:.4f}"
+                cells[f"{when} 95 %"] = f"{low:.4f} to {high:.4f}"
+            rows[name] = cells
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def answer(self) -> str:
+        metric = GAP_METRIC[self.constraint]
+        before, after = (self.audits[when]["test"] for when in ("before", "after"))
+        dropped = len(self.mitigator.dropped_)
+        return (
+            f"Asked to lower the {self.constraint.replace('_', ' ')} gap between "
+            f"{' and '.join(self.splits.groups)}, the edit moved the model as if "
+            f"{dropped} of {len(self.splits.train)} training rows had weighed less or nothing. "
+            f"On the official test set the gap went from {before[metric]:.3f} to "
+            f"{after[metric]:.3f} and accuracy from {before['accuracy']:.4f} to "
+            f"{after['accuracy']:.4f}."
+        )
+
+
+def run_demo(
+    *,
+    seed: int,
+    constraint: str,
+    data_home: Path | None = None,
+    epochs: int = 100,
+    on_epoch: Callable[[int, int], None] | None = None,
+) -> Demo:
+    """Train, mitigate and audit; nothing is written."""
+    splits = adult_splits(seed, data_home=data_home)
+    train, validation, test = splits
+    start = time.perf_counter()
+    model = train_mlp(
+        train.X, train.y, validation.X, validation.y, seed=seed, epochs=epochs, on_epoch=on_epoch
+    )
+    trained = time.perf_counter()
+    mitigator = FairIJ(model, constraints=constraint, random_state=seed).fit(
+        train.X,
+        train.y,
+        X_val=validation.X,
+        y_val=validation.y,
+        sensitive_features_val=[splits.groups[code] for code in validation.s],
+    )
+    seconds = {"train": trained - start, "mitigate": time.perf_counter() - trained}
+    parts = {"validation": validation, "test": test}
+    audits = {
+        when: {name: _audit(module, part, splits.groups) for name, part in parts.items()}
+        for when, module in (("before", model), ("after", mitigator.estimator_))
+    }
+    return Demo(constraint, seed, splits, mitigator, audits, seconds)
+
+
+def _audit(module: nn.Module, part: Split, groups: tuple[str, ...]) -> Audit:
+    import torch
+
+    with torch.no_grad():
+        predicted = (module(torch.from_numpy(part.X))[:, 0] > 0).numpy().astype(int)
+    named = [groups[code] for code in part.s]
+    return audit(part.y.astype(int), predicted, sensitive_features=named)
+
+
+def write_demo(demo: Demo, out: Path, *, force: bool = False) -> None:
+    """Write the summary, the edit, the plots and the page: all of them, or nothing."""
+    if out.exists() and any(out.iterdir()) and not force:
+        raise FileExistsError(f"{out} exists and is not empty; pass --force to replace it.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        _write(demo, staging)
+        staging.chmod(0o755)
+        if out.exists():
+            shutil.rmtree(out)
+        os.replace(staging, out)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+
+
+def _write(demo: Demo, folder: Path) -> None:
+    mitigator = demo.mitigator
+    charts = [
+        ("Influence of the training rows", influence_curve(mitigator.influence_)),
+        ("Candidate edits", frontier(mitigator.candidates_, mitigator.chosen_)),
+        (
+            "Rates by group on the test set",
+            group_rates(
+                demo.audits["before"]["test"].by_group, demo.audits["after"]["test"].by_group
+            ),
+        ),
+    ]
+    for name, (_, chart) in zip(("influence", "candidates", "rates"), charts, strict=True):
+        save_chart(chart, folder / name)
+    tables = [("Official test set", demo.table()), ("Validation rows", demo.table("validation"))]
+    text = page(
+        title="fairij on Adult",
+        answer=demo.answer(),
+        tables=tables,
+        charts=charts,
+        settings=dict(mitigator.edit_.settings),
+    )
+    (folder / "report.html").write_text(text, encoding="utf-8")
+    (folder / "summary.json").write_text(json.dumps(demo.summary(), indent=2) + "\n")
+    mitigator.candidates_.to_csv(folder / "candidates.csv", index=False)
+    mitigator.edit_.save(folder / "edit.safetensors")

@@ -67,9 +67,10 @@ def scores(problem: Problem, strategy: str, batch_size: int) -> Tensor:
     return -product.squeeze(0) / len(problem.X)
 
 
+APPROXIMATE = "block-diagonal approximation"
 METHODS = {
-    "KFAC": Method(scores, {"strategy": "kfac", "batch_size": 4096}),
-    "EKFAC": Method(scores, {"strategy": "ekfac", "batch_size": 1024}),
+    "KFAC": Method(scores, {"strategy": "kfac", "batch_size": 1024}, APPROXIMATE),
+    "EKFAC": Method(scores, {"strategy": "ekfac", "batch_size": 256}, APPROXIMATE),
 }
 
 if __name__ == "__main__":

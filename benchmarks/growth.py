@@ -1,0 +1,46 @@
+"""How time and memory grow with the training rows, from 20 thousand to 2 million."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from typing import Any
+
+SIZES = (20_000, 200_000, 2_000_000)
+CHILD = """
+import json, sys, torch
+from benchmarks.measure import measure
+from benchmarks.peers.fairij import scores
+from benchmarks.problem import make
+from dataclasses import replace
+torch.set_num_threads(1)
+problem, rows = make(), int(sys.argv[1])
+pick = torch.randint(len(problem.X), (rows,), generator=torch.Generator().manual_seed(0))
+noise = torch.Generator().manual_seed(1)
+X = problem.X[pick]
+X.add_(torch.randn(X.shape, generator=noise), alpha=0.01)  # no two rows alike
+large = replace(problem, X=X, y=problem.y[pick])
+scores(problem.head(512), 1e-3)
+measured = measure(lambda: scores(large, 1e-3), repeats=2, enough=10.0)
+print(json.dumps({"rows": rows, "seconds": measured.seconds, "peak_mb": measured.peak_mb,
+                  "data_mb": X.numel() * 4 / 1e6}))
+"""
+
+
+def run() -> dict[str, Any]:
+    """Each size in a process of its own; the exponent between each size and the next."""
+    rows = []
+    for size in SIZES:
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, str(size)], capture_output=True, text=True, check=True
+        )
+        rows.append(json.loads(done.stdout.splitlines()[-1]))
+    first, last = rows[0], rows[-1]
+    exponent = math.log(last["seconds"] / first["seconds"]) / math.log(last["rows"] / first["rows"])
+    return {"work": "scores of all rows, tolerance 1e-3", "sizes": rows, "exponent": exponent}
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(), indent=2))

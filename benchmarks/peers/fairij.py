@@ -1,0 +1,49 @@
+"""fairij itself, through the rooms that `FairIJ` uses: linearise, gradient, solve, one jvp."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from benchmarks.peers.harness import Method, main
+from benchmarks.problem import Problem
+from fairij.curvature import make_curvature
+from fairij.fairness import encode_groups, get_constraint
+from fairij.influence import influence
+from fairij.losses import get_loss
+from fairij.models import adapt
+from fairij.objective import Objective, normalised_weights
+from fairij.solvers import ConjugateGradient
+
+LOSS = get_loss("binary_cross_entropy")
+
+
+def scores(problem: Problem, tolerance: float) -> Tensor:
+    model = adapt(problem.model())
+    rows = model.linearize(problem.X_validation)
+    groups = encode_groups(problem.group_validation)
+    _, weights = get_constraint("demographic_parity").gradient(
+        rows.outputs, torch.zeros_like(rows.outputs), groups, LOSS, 1.0
+    )
+    gradient = rows.vjp(weights)
+    objective = Objective(
+        model.linearize(problem.X),
+        problem.y,
+        LOSS,
+        normalised_weights(None, len(problem.y), model.theta),
+        model.theta,
+        torch.zeros(()),
+    )
+    solver = ConjugateGradient(tolerance=tolerance)
+    inverse = solver.prepare(make_curvature("ggn", objective), problem.damping)
+    return influence(objective, inverse, gradient).scores
+
+
+METHODS = {
+    "GGN CG": Method(scores, {"tolerance": 5e-3}, "the loosest that keeps top 500 at 0.97"),
+    "GGN CG default": Method(scores, {"tolerance": 1e-3}, "what FairIJ uses"),
+    "GGN CG tight": Method(scores, {"tolerance": 1e-5}),
+}
+
+if __name__ == "__main__":
+    main("fairij", METHODS)

@@ -18,7 +18,7 @@ ROOMS = [
     {"edits", "selection", "search"},
     {"progress"},
     {"mitigation"},
-    {"inputs"},
+    {"inputs", "labels"},
     {"mitigator"},
     {"datasets"},
     {"baselines"},

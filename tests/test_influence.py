@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairij.curvature import make_curvature
-from fairij.influence import influence, nested_gradients, slow_influence
+from fairij.influence import balanced_influence, influence, nested_gradients, slow_influence
 from fairij.solvers import SOLVERS, ConjugateGradient, Exact, Inverse, Woodbury, get_solver
 from reference import Case, make_case
 
@@ -95,3 +95,29 @@ def test_the_printed_recurrence_is_not_symmetric_so_its_two_algorithms_differ(ca
     slow, _ = slow_influence(case.objective(), inverse, v)
     assert torch.allclose(fast, -(g @ A @ v), atol=1e-10)
     assert torch.allclose(slow, -(g @ A.T @ v), atol=1e-10)
+
+
+def test_balanced_weights_close_all_gaps_by_the_smallest_change(case: Case) -> None:
+    generator = torch.Generator().manual_seed(3)
+    G = torch.randn(len(case.theta), 3, generator=generator, dtype=torch.float64)
+    gaps = torch.tensor([0.3, 0.1, 0.2], dtype=torch.float64)
+    inverse = prepared(case, "exact")
+    result, weights = balanced_influence(case.objective(), inverse, G, gaps)
+    assert float(weights.abs().mean()) == pytest.approx(1)
+    moved = G.T @ result.direction  # a step along -direction lowers all gaps in proportion
+    assert torch.allclose(moved / moved[0], gaps / gaps[0], rtol=1e-4)
+    matrix = case.ggn() + DAMPING * torch.eye(len(case.theta)).double()
+    step = -result.direction * (gaps[0] / moved[0])
+    null = torch.linalg.svd(G.T).Vh[3:]  # any other change that closes them costs more
+    assert torch.allclose(G.T @ step, -gaps, rtol=1e-4)
+    assert (null @ matrix @ step).norm() <= 1e-4 * (matrix @ step).norm()
+    expected = -case.w * (case.gradients() @ result.direction)
+    assert torch.allclose(result.scores, expected, atol=1e-12)
+
+
+def test_two_gaps_that_are_one_still_have_weights(case: Case) -> None:
+    v = fairness_gradient(case)
+    G = torch.stack([v, v], 1)
+    gaps = torch.tensor([0.2, 0.2], dtype=torch.float64)
+    _, weights = balanced_influence(case.objective(), prepared(case, "exact"), G, gaps)
+    assert torch.allclose(weights, torch.ones(2).double(), rtol=1e-3)

@@ -53,6 +53,15 @@ def _scores(problem: Problem, model: nn.Module, inverse) -> Tensor:
     return (-slope * (torch.sigmoid(z) - problem.y.unsqueeze(1)) / len(z)).squeeze(1)
 
 
+def ggn_cg_default(problem: Problem, batch_size: int) -> Tensor:
+    """Solve by CG with nothing set: what a plain `CGInverseLinearOperator(A)` gives."""
+    model = problem.model()
+    shapes = [parameter.shape for parameter in model.parameters()]
+    identity = IdentityLinearOperator(shapes, problem.X.device, problem.X.dtype)
+    ggn = GGNLinearOperator(**_shared(problem, model, batch_size))
+    return _scores(problem, model, CGInverseLinearOperator(ggn + problem.damping * identity))
+
+
 def ggn_cg(
     problem: Problem, max_iter: int, tolerance: float, batch_size: int, preconditioned: bool = False
 ) -> Tensor:
@@ -80,6 +89,7 @@ def kfac(problem: Problem, batch_size: int) -> Tensor:
 LOOSE = {"max_iter": 7, "tolerance": 1e-1, "batch_size": 8192}
 METHODS = {
     "GGN CG": Method(ggn_cg, LOOSE, "the fewest steps with top500 >= 0.97"),
+    "GGN CG defaults": Method(ggn_cg_default, {"batch_size": 8192}, "no CG setting given"),
     "GGN CG tight": Method(ggn_cg, LOOSE | {"max_iter": 200, "tolerance": 1e-5}),
     "GGN CG + KFAC": Method(
         ggn_cg,

@@ -20,7 +20,7 @@ LOSS = get_loss("binary_cross_entropy")
 
 def scores(problem: Problem, tolerance: float) -> Tensor:
     model = adapt(problem.model())
-    rows = model.linearize(problem.X_validation)
+    rows = model.linearize(problem.X_validation, keep=False)
     groups = encode_groups(problem.group_validation)
     _, weights = get_constraint("demographic_parity").gradient(
         rows.outputs, torch.zeros_like(rows.outputs), groups, LOSS, 1.0
@@ -40,7 +40,7 @@ def scores(problem: Problem, tolerance: float) -> Tensor:
 
 
 METHODS = {
-    "GGN CG": Method(scores, {"tolerance": 5e-3}, "the loosest that keeps top 500 at 0.97"),
+    "GGN CG": Method(scores, {"tolerance": 2e-2}, "loose, top500 >= 0.97"),
     "GGN CG default": Method(scores, {"tolerance": 1e-3}, "what FairIJ uses"),
     "GGN CG tight": Method(scores, {"tolerance": 1e-5}),
 }

@@ -5,29 +5,31 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
 from fairij.errors import CorruptEditError, InvalidInputError, WrongModelError
 from fairij.models import adapt
 from fairij.models.base import Editable
-from fairij.models.rows import n_rows
+from fairij.models.rows import n_rows, take_rows
 
 FORMAT = "fairij.edit/1"
 HASHED_ROWS = 100_000
+UNSEALED = "0" * 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Edit:
     """``theta_fair = before + delta``, the dropped training rows, and the settings behind them."""
 
@@ -90,8 +92,9 @@ class Edit:
             "frame": self.frame,
             "data": self.data,
             "settings": json.dumps(dict(self.settings)),
+            "sha256": UNSEALED,
         }
-        write_whole(target, to_safetensors(tensors, header))
+        write_whole(target, _sealed(to_safetensors(tensors, header)))
         return target
 
     @classmethod
@@ -99,30 +102,30 @@ class Edit:
         """Read an edit, checking all of it before anything is used. Nothing is unpickled."""
         if not Path(path).is_file():
             raise FileNotFoundError(f"No edit file at {path}.")
+        content = Path(path).read_bytes()
         try:
-            with safe_open(path, framework="pt") as file:
-                header = file.metadata() or {}
-                if header.get("format") != FORMAT:
-                    raise CorruptEditError(
-                        f"{path} is not an edit of format {FORMAT!r}, found "
-                        f"{header.get('format')!r}."
-                    )
-                tensors = {name: file.get_tensor(name) for name in ("before", "delta", "dropped")}
-                names = json.loads(header["parameter_names"])
-                settings = json.loads(header["settings"])
-                edit = cls(
-                    before=tensors["before"],
-                    delta=tensors["delta"],
-                    dropped=tensors["dropped"].numpy(),
-                    parameter_names=tuple(names),
-                    frame=header["frame"],
-                    data=header["data"],
-                    settings=settings,
-                )
-        except (SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
-            if isinstance(error, CorruptEditError):
-                raise
-            raise CorruptEditError(f"{path} does not hold a valid edit: {error}") from None
+            header = _header(content)
+            if header["format"] != FORMAT:
+                raise ValueError(f"its format is {header['format']!r}, not {FORMAT!r}")
+            unsealed = content.replace(_seal(header["sha256"]), _seal(UNSEALED), 1)
+            if hashlib.sha256(unsealed).hexdigest() != header["sha256"]:
+                raise ValueError("its bytes have changed since it was saved")
+            tensors = from_safetensors(content)
+            edit = cls(
+                before=tensors["before"],
+                delta=tensors["delta"],
+                dropped=tensors["dropped"].numpy(),
+                parameter_names=tuple(json.loads(header["parameter_names"])),
+                frame=header["frame"],
+                data=header["data"],
+                settings=json.loads(header["settings"]),
+            )
+        except KeyError as error:
+            raise CorruptEditError(
+                f"{path} does not hold a valid edit: it has no {error}."
+            ) from None
+        except (SafetensorError, ValueError, TypeError, RecursionError) as error:
+            raise CorruptEditError(f"{path} does not hold a valid edit: {error}.") from None
         edit._check(path)
         return edit
 
@@ -153,29 +156,49 @@ class Edit:
             raise CorruptEditError(f"{path} does not hold a valid edit: {'; '.join(failed)}.")
 
 
+def _header(content: bytes) -> dict[str, str]:
+    """The text part of a safetensors file: 8 bytes of length, then JSON."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    metadata = header["__metadata__"]
+    if not isinstance(metadata, dict):
+        raise ValueError("its header is not a table")
+    return metadata
+
+
+def _seal(digest: str) -> bytes:
+    return f'"sha256":"{digest}"'.encode()
+
+
+def _sealed(content: bytes) -> bytes:
+    """Put the hash of the whole unsealed file into its header."""
+    digest = hashlib.sha256(content).hexdigest()
+    return content.replace(_seal(UNSEALED), _seal(digest), 1)
+
+
 def write_whole(target: Path, content: bytes) -> None:
     """Write to a temporary file beside the target, then rename: never half a file."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def data_fingerprint(X: Any, y: Tensor) -> str:
+def data_fingerprint(X: Any, y: Any) -> str:
     """A hash of the training rows; of an even sample of them beyond a hundred thousand."""
     rows = n_rows(X)
     step = max(1, -(-rows // HASHED_ROWS))
     digest = hashlib.sha256(f"{rows} {step}".encode())
     parts = X.values() if isinstance(X, Mapping) else X if isinstance(X, tuple) else [X]
     for part in [*parts, y]:
-        sample = part[::step]
+        sample = part if step == 1 else take_rows(part, np.arange(0, rows, step))
         if isinstance(sample, Tensor):
             sample = sample.detach().cpu().numpy()
         if hasattr(sample, "toarray"):

@@ -33,6 +33,28 @@ def influence(objective: Objective, inverse: Inverse, gradient: Tensor) -> Influ
     return Influence(-inner(objective.slope, objective.model.jvp(solution.x)), solution)
 
 
+def balanced_influence(
+    objective: Objective, inverse: Inverse, gradients: Tensor, gaps: Tensor
+) -> tuple[Influence, Tensor]:
+    """Influence on ``sum_i w_i gap_i``, weighted so that one step closes all gaps together.
+
+    To first order a change ``d`` of the parameters moves the gaps by ``G^T d``; the smallest one,
+    by ``d^T (H + damping I) d``, that closes all of them is ``-(H + damping I)^-1 G w`` with
+    ``(G^T (H + damping I)^-1 G) w = gaps``. The plain sum, ``w = 1``, closes the gap that yields
+    most easily and leaves the others behind. ``gradients`` is ``(D, P)``, ``gaps`` ``(P,)``;
+    returns the influence and the weights, scaled to a mean size of one.
+    """
+    solution = inverse.solve(gradients)
+    gram = (gradients.T @ solution.x).double()
+    gram = (gram + gram.T) / 2
+    gram.diagonal().add_(1e-6 * gram.diagonal().mean().clamp_min(1e-300))  # gaps may coincide
+    weights = torch.linalg.solve(gram, gaps.double())
+    weights = weights * len(weights) / weights.abs().sum().clamp_min(1e-300)
+    direction = solution.x @ weights.to(solution.x)
+    together = Solution(direction, solution.steps, lambda: solution.residual.max()[None])
+    return Influence(-inner(objective.slope, objective.model.jvp(direction)), together), weights
+
+
 def slow_influence(
     objective: Objective, inverse: Inverse, gradient: Tensor
 ) -> tuple[Tensor, Tensor]:

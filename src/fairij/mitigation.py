@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.curvature import largest_eigenvalue, make_curvature
-from fairij.errors import NothingToDropWarning, NotStationaryWarning
+from fairij.errors import InvalidInputError, NothingToDropWarning, NotStationaryWarning
 from fairij.fairness.constraints import Constraint
 from fairij.fairness.groups import Groups
-from fairij.influence import Influence, influence, nested_gradients
+from fairij.influence import Influence, balanced_influence, influence, nested_gradients
 from fairij.losses import Loss
 from fairij.models.base import Editable
 from fairij.models.rows import take_rows
 from fairij.objective import Objective, normalised_weights
 from fairij.search import Judge, Progress, Search, candidates, performance_column
 from fairij.selection import Selection, pareto_front
-from fairij.solvers.base import Inverse, Solver
+from fairij.solvers.base import Inverse, Solution, Solver
 
 AUTO_DAMPING = 1e-2  # of the largest eigenvalue
 DRIFT_WARNING = 0.5  # of the gap
@@ -68,13 +68,38 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Target:
+    """The surrogate ``M`` on some validation rows, and its gradient (and their loss's)."""
+
+    rows: Rows
+    gaps: Tensor  # (P,) the parts of M; one alone where it is not made of parts
+    gradients: Tensor  # (D, P)
+    loss_gradient: Tensor | None
+
+    @property
+    def value(self) -> float:
+        return float(self.gaps.sum())
+
+
+@dataclass(frozen=True)
 class Ranking:
     """The training points that may be dropped, most harmful first, by one fairness gradient."""
 
-    value: float  # the surrogate M
+    target: Target
+    weights: Tensor  # (P,) of the parts of M
     influence: Influence
     loss_scores: Tensor | None
     order: Tensor
+
+
+@dataclass(frozen=True)
+class Trial:
+    """All that was tried at one damping."""
+
+    inverse: Inverse
+    rankings: list[Ranking]  # one a fold
+    table: pd.DataFrame
+    solved: dict[int, Solution] = field(default_factory=dict)  # by k, to the solver's tolerance
 
 
 @dataclass
@@ -108,69 +133,122 @@ class Mitigation:
         self.seconds: dict[str, float] = {}
 
     def run(self) -> Outcome:
-        inverses = self._inverses()
         folds = self._folds()
-        tables, rankings = [], {}
-        for inverse in inverses:
-            parts = []
-            for fit_on, judge_on in folds:
-                ranking = self.rank(fit_on, inverse)
-                parts.append(self._candidates(ranking, inverse, judge_on))
-            tables.append(_average(parts))
-            rankings[inverse.damping] = ranking
-        table = pd.concat([tables[0], *(t[t["k"] > 0] for t in tables[1:])], ignore_index=True)
-        performance = performance_column(self.settings.loss)
-        gap, level = table["gap"].to_numpy(), table[performance].to_numpy()
-        table["pareto"] = pareto_front(gap, level)
-        chosen = self.settings.selection.choose(gap, level, before=float(level[0]))
-        inverse = next(i for i in inverses if i.damping == table["damping"][chosen])
-        ranking = rankings[inverse.damping]
+        targets = [self.target(rows) for rows, _ in folds]
+        judges = [self._judge(rows) for _, rows in folds]
+        trials = [self._trial(inverse, targets, judges) for inverse in self._inverses()]
+        first, *others = [trial.table for trial in trials]
+        table = pd.concat([first, *(t[t["k"] > 0] for t in others)], ignore_index=True)
+        judged = folds[-1][1]
         if self.settings.validation == "cross_fit":
-            ranking = self.rank(self.validation, inverse)
-        if all(len(r.order) == 0 for r in rankings.values()):
+            chosen = self._select(table)
+            trial, judged = _trial_at(trials, table["damping"][chosen]), self.validation
+            ranking = self.rank(self.target(judged), trial.inverse)  # now by all the rows
+        else:
+            chosen = self._select_solved(table, trials, judges[0])
+            trial = _trial_at(trials, table["damping"][chosen])
+            ranking = trial.rankings[0]
+        table["pareto"] = pareto_front(table["gap"].to_numpy(), self._performance(table))
+        if not any(len(each.order) for trial in trials for each in trial.rankings):
             warnings.warn(
                 "No training point has positive influence on the gap"
                 + (" and on the loss" if self.settings.drop == "loss_aware" else "")
-                + f" (its surrogate is {ranking.value:.4f}); the model is returned unchanged.",
+                + f" (its surrogate is {ranking.target.value:.4f}); the model is returned "
+                "unchanged. Another constraint, more validation rows or more editable parameters "
+                "may find some.",
                 NothingToDropWarning,
                 stacklevel=3,
             )
-        return self._finish(table, chosen, inverse, ranking, folds[-1][1])
+        return self._finish(table, chosen, trial, ranking, judged)
 
-    def rank(self, rows: Rows, inverse: Inverse) -> Ranking:
-        """Score every training point by the fairness gradient on these validation rows."""
-        s = self.settings
+    def _trial(self, inverse: Inverse, targets: list[Target], judges: list[Judge]) -> Trial:
+        rankings = [self.rank(target, inverse) for target in targets]
+        shared = min(len(ranking.order) for ranking in rankings)  # what every fold can drop
+        with self._timed("candidates"):
+            parts = [
+                candidates(
+                    self.settings.search,
+                    self.objective,
+                    inverse,
+                    ranking.order[:shared],
+                    judge,
+                    self.progress,
+                )
+                for ranking, judge in zip(rankings, judges, strict=True)
+            ]
+        return Trial(inverse, rankings, _average(parts))
+
+    def _select(self, table: pd.DataFrame) -> int:
+        level = self._performance(table)
+        return self.settings.selection.choose(
+            table["gap"].to_numpy(), level, before=float(level[0])
+        )
+
+    def _select_solved(self, table: pd.DataFrame, trials: list[Trial], judge: Judge) -> int:
+        """Select among candidates; the one taken was judged as solved to the solver's tolerance.
+
+        Candidates are solved loosely. So the one selected is solved again and judged anew, until
+        it is selected still: what was judged is what is returned.
+        """
+        while True:
+            chosen = self._select(table)
+            k, damping = int(table["k"][chosen]), float(table["damping"][chosen])
+            trial = _trial_at(trials, damping)
+            if k == 0 or k in trial.solved:
+                return chosen
+            with self._timed("edit"):
+                trial.solved[k] = self._solve(trial.inverse, trial.rankings[0].order[:k])
+            with self._timed("candidates"):
+                rows = (table["damping"] == damping) & (table["k"] == k)
+                scales = tuple(table.loc[rows, "scale"])
+                for column, values in judge.judge(trial.solved[k].x, scales).items():
+                    table.loc[rows, column] = values
+
+    def _solve(self, inverse: Inverse, dropped: Tensor) -> Solution:
+        return inverse.solve(nested_gradients(self.objective, dropped, [len(dropped)])[:, 0])
+
+    def _performance(self, table: pd.DataFrame) -> NDArray[np.float64]:
+        return table[performance_column(self.settings.loss)].to_numpy()
+
+    def target(self, rows: Rows) -> Target:
+        """What is to fall, on these validation rows: the surrogate and its gradient."""
+        s, o = self.settings, self.objective
         with self._timed("gradient"):
-            model = self.editable.linearize(rows.X)
-            value, weights = s.constraint.gradient(
+            model = self.editable.linearize(rows.X, keep=False)
+            parts = s.constraint.part_gradients(
                 model.outputs, rows.y, rows.groups, s.loss, s.temperature
             )
-            gradient = model.vjp(weights)
-        with self._timed("influence"):
-            result = influence(self.objective, inverse, gradient)
-            eligible = result.scores > 0
-            loss_scores = None
-            if s.drop == "loss_aware":
-                mean = normalised_weights(None, len(rows.y), self.objective.theta)
-                on_loss = Objective(
-                    model, rows.y, s.loss, mean, self.objective.theta, 0 * self.objective.l2
+            gradients = torch.stack([model.vjp(weights) for _, weights in parts], 1)
+            gaps = torch.tensor([value for value, _ in parts], dtype=torch.float64)
+            if not bool(torch.isfinite(gaps).all() and torch.isfinite(gradients).all()):
+                raise InvalidInputError(
+                    f"The constraint {s.constraint.name!r} must have a finite value and gradient "
+                    f"on the validation rows; its value is {float(gaps.sum())}. Look for a root, "
+                    "logarithm or division that meets zero, or for a group without rows."
                 )
-                loss_scores = influence(self.objective, inverse, on_loss.gradient).scores
+            loss_gradient = None
+            if s.drop == "loss_aware":
+                mean = normalised_weights(None, len(rows.y), o.theta)
+                on_loss = Objective(model, rows.y, s.loss, mean, o.theta, 0 * o.l2)
+                loss_gradient = on_loss.gradient
+        return Target(rows, gaps, gradients, loss_gradient)
+
+    def rank(self, target: Target, inverse: Inverse) -> Ranking:
+        """Score every training point; those that may be dropped, in order."""
+        with self._timed("influence"):
+            weights = torch.ones_like(target.gaps)
+            if len(weights) == 1:
+                result = influence(self.objective, inverse, target.gradients[:, 0])
+            else:
+                result, weights = balanced_influence(
+                    self.objective, inverse, target.gradients, target.gaps
+                )
+            eligible, loss_scores = result.scores > 0, None
+            if target.loss_gradient is not None:
+                loss_scores = influence(self.objective, inverse, target.loss_gradient).scores
                 eligible &= loss_scores > 0
             order = torch.argsort(result.scores, descending=True, stable=True)
-            order = order[eligible[order]]
-        return Ranking(value, result, loss_scores, order)
-
-    def _candidates(self, ranking: Ranking, inverse: Inverse, rows: Rows) -> pd.DataFrame:
-        with self._timed("candidates"):
-            return candidates(
-                self.settings.search,
-                self.objective,
-                inverse,
-                ranking.order,
-                self._judge(rows),
-                self.progress,
-            )
+        return Ranking(target, weights, result, loss_scores, order[eligible[order]])
 
     def _judge(self, rows: Rows) -> Judge:
         s = self.settings
@@ -178,17 +256,16 @@ class Mitigation:
         return Judge(evaluator, rows.y, rows.groups, s.loss, s.constraint, s.n_classes)
 
     def _finish(
-        self, table: pd.DataFrame, chosen: int, inverse: Inverse, ranking: Ranking, judged: Rows
+        self, table: pd.DataFrame, chosen: int, trial: Trial, ranking: Ranking, judged: Rows
     ) -> Outcome:
         k, scale = int(table["k"][chosen]), float(table["scale"][chosen])
-        dropped = ranking.order[:k]
+        inverse, dropped = trial.inverse, ranking.order[:k]
         delta = torch.zeros_like(self.objective.theta)
         diagnostics: dict[str, Any] = {}
-        if k:
+        if len(dropped):
             with self._timed("edit"):
-                pull = nested_gradients(self.objective, ranking.order, [k])[:, 0]
-                solution = inverse.solve(pull)
-                delta = scale * solution.x
+                solution = trial.solved.get(k) or self._solve(inverse, dropped)
+            delta = scale * solution.x
             diagnostics |= {"edit_residual": float(solution.residual[0])}
         diagnostics = self._diagnose(ranking, inverse, dropped, scale, delta) | diagnostics
         return Outcome(
@@ -208,22 +285,21 @@ class Mitigation:
         o, s = self.objective, self.settings
         # a further step of training to the minimum would move M by this much on its own
         drift = -float(ranking.influence.direction @ o.gradient)
-        if abs(drift) > DRIFT_WARNING * ranking.value:
+        before = ranking.target.value
+        weighted = float(ranking.weights.cpu() @ ranking.target.gaps)
+        if abs(drift) > DRIFT_WARNING * abs(weighted):
             warnings.warn(
                 f"The model is not at a minimum of its training loss (gradient norm "
                 f"{float(o.gradient.norm()):.2e}): training on would by itself change the fairness "
-                f"surrogate, now {ranking.value:.4f}, by about {drift:+.4f}. The edit is still "
+                f"surrogate, now {weighted:.4f}, by about {drift:+.4f}. The edit is still "
                 "judged by what it does on validation rows, but read 'as if these rows had been "
                 "dropped' with care, or train the model further.",
                 NotStationaryWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        rows = self.validation
+        rows = ranking.target.rows
         z = self.editable.outputs(rows.X, o.theta + delta)
         after, _ = s.constraint.gradient(z, rows.y, rows.groups, s.loss, s.temperature)
-        before, _ = s.constraint.gradient(
-            self.editable.outputs(rows.X), rows.y, rows.groups, s.loss, s.temperature
-        )
         return {
             "damping": inverse.damping,
             "solver": s.solver.name,
@@ -231,6 +307,7 @@ class Mitigation:
             "n_parameters": len(o.theta),
             "n_train": len(o.y),
             "n_positive": len(ranking.order),
+            "part_weights": ranking.weights.tolist(),
             "train_loss": o.value,
             "gradient_norm": float(o.gradient.norm()),
             "drift": drift,
@@ -239,7 +316,7 @@ class Mitigation:
             "curvature_products": getattr(inverse, "products", None),
             "jvp_mode": getattr(o.model, "mode", "exact"),
             "surrogate_before": before,
-            "surrogate_predicted": before - scale * float(ranking.influence.scores[dropped].sum()),
+            "surrogate_predicted": before + float((delta @ ranking.target.gradients).sum()),
             "surrogate_after": after,
         }
 
@@ -283,13 +360,15 @@ class Mitigation:
 
 
 def halves(strata: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-    """A random half of each stratum; an odd row goes to the first half."""
-    rng = np.random.default_rng(seed)
+    """A random half of the rows: of each stratum, and of each run of strata, give or take one."""
+    shuffled = np.random.default_rng(seed).permutation(len(strata))
     chosen = np.zeros(len(strata), dtype=bool)
-    for stratum in np.unique(strata):
-        members = rng.permutation(np.flatnonzero(strata == stratum))
-        chosen[members[: -(-len(members) // 2)]] = True
+    chosen[np.lexsort((shuffled, strata))[::2]] = True
     return chosen
+
+
+def _trial_at(trials: list[Trial], damping: float) -> Trial:
+    return next(trial for trial in trials if trial.inverse.damping == damping)
 
 
 def _average(parts: list[pd.DataFrame]) -> pd.DataFrame:

@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import copy
-import warnings
+import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij._version import __version__
+from fairij.curvature import CURVATURES
 from fairij.edits import Edit, data_fingerprint
-from fairij.errors import InvalidInputError, SmallGroupWarning
+from fairij.errors import InvalidInputError
 from fairij.fairness.audit import Audit, audit, audit_regression
 from fairij.fairness.constraints import Constraint, Surrogate, get_constraint
-from fairij.fairness.groups import encode_groups
-from fairij.losses import Loss, get_loss, infer_loss
-from fairij.mitigation import Mitigation, Outcome, Rows, Settings
+from fairij.inputs import (
+    Data,
+    dampings,
+    has_method,
+    number_between,
+    one_of,
+    vector,
+    whole_number,
+)
+from fairij.labels import check_constraint, encode_labels
+from fairij.losses import LOSSES, Loss
+from fairij.mitigation import Drop, Mitigation, Outcome, Reuse, Rows, Settings
 from fairij.models import adapt
 from fairij.models.base import Editable
-from fairij.models.rows import n_rows, take_rows
+from fairij.models.rows import Columns, n_rows, speaking_of
 from fairij.objective import Objective, normalised_weights
 from fairij.progress import reporter
 from fairij.search import Search, get_search
 from fairij.selection import Selection, get_selection
-from fairij.solvers import Solver, get_solver
-
-SMALL_CELL = 30
+from fairij.solvers import SOLVERS, Solver, get_solver
 
 
 class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -61,15 +71,16 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     parameters : which parameters may be edited (torch): "trainable", "all", names or patterns
     batch_size, memory_limit : rows at a time; bytes of graph kept between products
     confidence : level of the bootstrap intervals in `before_` and `after_`
-    random_state : seed of every random choice
+    random_state : seed of every random choice; None for one drawn anew and kept in ``edit_``
     verbose : True, False, or "auto": a progress bar on a terminal when the work is long
 
     Attributes
     ----------
     estimator_ : the edited copy, of the same type as ``estimator``
-    influence_ : (N,) score of each training row; positive: dropping it lowers the gap
+    influence_ : (N,) score of each row of X; positive: dropping it lowers the gap; NaN for rows
+        that were split off for validation
     loss_influence_ : (N,) the same on validation loss, with ``drop="loss_aware"``, else None
-    dropped_ : the rows dropped, the most harmful first
+    dropped_ : the rows of X dropped, the most harmful first
     candidates_ : DataFrame of all edits tried; ``chosen_`` is the row taken
     before_, after_ : `Audit` on the rows that the choice was made on, hence optimistic
     edit_ : the `Edit`, which can be saved, applied and undone
@@ -96,7 +107,7 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: int | str = "auto",
         memory_limit: int = 2**30,
         confidence: float = 0.95,
-        random_state: int = 0,
+        random_state: int | None = 0,
         verbose: bool | str = "auto",
     ) -> None:
         self.estimator = estimator
@@ -135,48 +146,45 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Give the rows that the model was trained on, and validation rows with their groups; or
         only training rows with ``sensitive_features``, of which a fraction is then split off.
         """
-        labels = _vector("y", y, n_rows(X))
-        weight = (
-            None if sample_weight is None else _vector("sample_weight", sample_weight, len(labels))
-        )
-        if X_val is None:
-            X, labels, weight, X_val, y_val, sensitive_features_val = self._split_off(
-                X, labels, weight, sensitive_features
-            )
-        elif y_val is None or sensitive_features_val is None:
-            raise InvalidInputError(
-                "Validation rows need labels and groups: pass `y_val` and "
-                "`sensitive_features_val` with `X_val`."
-            )
-        editable = adapt(
-            self.estimator,
-            parameters=self.parameters,
-            batch_size=self.batch_size,
-            memory_limit=self.memory_limit,
-        )
-        model = editable.linearize(X)
-        targets = self._targets(model.outputs, labels, _vector("y_val", y_val, n_rows(X_val)))
-        groups = encode_groups(sensitive_features_val, expected_rows=n_rows(X_val))
-        rows = Rows(X_val, targets[1], groups)
-        constraint = self._checked_constraint(rows)
+        seed = self._seed()
+        choices = self._choices(seed)
+        if X_val is None and y_val is None and sensitive_features_val is None:
+            fraction = self.validation_fraction
+            data = Data.split(X, y, sample_weight, sensitive_features, fraction=fraction, seed=seed)
+        else:
+            data = Data.given(X, y, sample_weight, X_val, y_val, sensitive_features_val)
+        editable = self._adapt(self.estimator, self.parameters)
+        model = editable.linearize(data.X)
+        with speaking_of("X_val"):
+            z_val = editable.outputs(data.X_val)
+        labels = encode_labels(model.outputs, z_val, data.y, data.y_val, self.loss)
+        constraint = get_constraint(self.constraints)
+        check_constraint(constraint, labels, data.groups, stacklevel=2)
         theta = editable.theta
         objective = Objective(
             model,
-            targets[0],
-            self.loss_,
-            normalised_weights(_weight_tensor(weight), len(labels), theta),
+            labels.train,
+            labels.loss,
+            normalised_weights(data.weight, len(data.y), theta),
             theta,
-            torch.as_tensor(self._checked_weight_decay(), dtype=theta.dtype, device=theta.device),
+            torch.as_tensor(float(self.weight_decay), dtype=theta.dtype, device=theta.device),
         )
-        with reporter(self.verbose) as progress:
-            settings = self._settings(constraint)
-            outcome = Mitigation(editable, objective, rows, settings, progress).run()
-        self._keep(editable, outcome, data_fingerprint(X, targets[0]))
+        validation = Rows(data.X_val, labels.validation, data.groups)
+        settings = Settings(
+            constraint, labels.loss, n_classes=len(labels.classes), seed=seed, **choices
+        )
+        with reporter(self.verbose if self.verbose == "auto" else bool(self.verbose)) as progress:
+            outcome = Mitigation(editable, objective, validation, settings, progress).run()
+        self.loss_, self.classes_ = labels.loss, labels.classes
+        self._remember_columns(X)
+        self._keep_scores(outcome, data.rows, n_rows(X))
+        self._keep_edit(editable, outcome, settings, data_fingerprint(X, y))
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (or values) by the edited model; no group is needed."""
-        index = self.loss_.predict(self._outputs(X)).cpu().numpy()
+        z = self._outputs(X)
+        index = self.loss_.predict(z).cpu().numpy()
         return self.classes_[index] if self.loss_.is_classification else index
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
@@ -190,127 +198,127 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return torch.softmax(z, 1).cpu().numpy()
 
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """The edited model's outputs: one logit, or one per class."""
-        return self._outputs(X).cpu().numpy()
+        """The edited model's outputs: the log-odds of the second of two classes, or one a class."""
+        z = self._outputs(X)
+        if z.ndim == 2 and z.shape[1] == 2:
+            z = z[:, 1] - z[:, 0]
+        return z.cpu().numpy()
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy, or R^2 in regression."""
-        predicted, truth = self.predict(X), np.asarray(y)
-        if self.loss_.is_classification:
-            return float((predicted == truth).mean())
-        return float(1 - ((predicted - truth) ** 2).mean() / truth.var())
+        predicted, truth = self.predict(X), vector("y", y, n_rows(X))
+        metric = accuracy_score if self.loss_.is_classification else r2_score
+        return float(metric(truth, predicted, sample_weight=sample_weight))
 
     def _outputs(self, X: Any) -> Tensor:
         check_is_fitted(self, "estimator_")
-        return adapt(self.estimator_, parameters="all", batch_size=self.batch_size).outputs(X)
+        if n_rows(X) == 0:
+            raise InvalidInputError("`X` must not be empty: there are 0 rows to predict.")
+        Columns(
+            (self.n_features_in_,) if hasattr(self, "n_features_in_") else (),
+            tuple(getattr(self, "feature_names_in_", ())),
+        ).check("X", X)
+        return self._adapt(self.estimator_, self.edit_.parameter_names).outputs(X)
 
-    def _targets(self, z: Tensor, y: NDArray[Any], y_val: NDArray[Any]) -> tuple[Tensor, Tensor]:
-        """Labels as the loss takes them; sets ``loss_`` and ``classes_``."""
-        named = None if self.loss == "auto" else get_loss(self.loss)
-        if named is not None and not named.is_classification:
-            self.loss_, self.classes_ = named, np.empty(0)
-            encoded: list[NDArray[Any]] = [
-                _real(name, v) for name, v in (("y", y), ("y_val", y_val))
-            ]
-        else:
-            self.classes_ = _classes(y, y_val, z)
-            encoded = [_encode(name, v, self.classes_) for name, v in (("y", y), ("y_val", y_val))]
-        tensors = [torch.as_tensor(v, dtype=z.dtype, device=z.device) for v in encoded]
-        self.loss_ = named or infer_loss(z, tensors[0])
-        self.loss_.check(z, tensors[0])
-        self.loss_.check(z[:1].expand(len(tensors[1]), *z.shape[1:]), tensors[1])
-        if not bool(torch.isfinite(z).all()):
-            raise InvalidInputError(
-                "The model's outputs on the training rows must be finite; found NaN or infinity."
-            )
-        return tensors[0], tensors[1]
+    def _adapt(self, estimator: Any, parameters: str | Sequence[str]) -> Editable:
+        batch = self.batch_size
+        return adapt(
+            estimator,
+            parameters=parameters,
+            batch_size=batch
+            if isinstance(batch, str) and batch == "auto"
+            else whole_number("batch_size", batch, 1, otherwise=" or 'auto'"),
+            memory_limit=whole_number("memory_limit", self.memory_limit, 0),
+        )
 
-    def _checked_constraint(self, rows: Rows) -> Constraint:
-        constraint = get_constraint(self.constraints)
-        if not constraint.takes_outputs:
-            if constraint.is_classification != self.loss_.is_classification:
-                kind = "classification" if self.loss_.is_classification else "regression"
-                raise InvalidInputError(
-                    f"The constraint {constraint.name!r} is not defined for {kind}."
-                )
-            _check_groups(rows, constraint, len(self.classes_))
-        return constraint
-
-    def _checked_weight_decay(self) -> float:
-        if not self.weight_decay >= 0:
-            raise InvalidInputError(
-                f"`weight_decay` must not be negative, got {self.weight_decay}."
-            )
-        return self.weight_decay
-
-    def _settings(self, constraint: Constraint) -> Settings:
-        for name, value, allowed in (
-            ("drop", self.drop, ("fairness", "loss_aware")),
-            ("validation", self.validation, ("reuse", "split", "cross_fit")),
+    def _remember_columns(self, X: Any) -> None:
+        """``n_features_in_`` and ``feature_names_in_``, as scikit-learn has them."""
+        columns = Columns.of(X)
+        for name, value in (
+            ("n_features_in_", columns.width[0] if len(columns.width) == 1 else None),
+            ("feature_names_in_", np.array(columns.names, object) if columns.names else None),
         ):
-            if value not in allowed:
-                raise InvalidInputError(f"`{name}` must be one of {allowed}, got {value!r}.")
-        if not self.temperature > 0:
-            raise InvalidInputError(f"`temperature` must be positive, got {self.temperature}.")
-        damping: Any = self.damping
-        if isinstance(damping, str):
-            if damping != "auto":
-                raise InvalidInputError(
-                    f"`damping` must be a positive number, several, or 'auto', got {damping!r}."
-                )
-        else:
-            damping = tuple(float(d) for d in np.atleast_1d(damping))
-        return Settings(
-            constraint=constraint,
-            loss=self.loss_,
-            solver=get_solver(self.solver),
-            curvature=self.curvature,
-            dampings=damping,
-            search=get_search(self.search),
-            selection=get_selection(self.selection),
-            drop=self.drop,  # type: ignore[arg-type]
-            validation=self.validation,  # type: ignore[arg-type]
-            temperature=self.temperature,
-            n_classes=len(self.classes_),
-            seed=self.random_state,
-        )
+            if value is not None:
+                setattr(self, name, value)
+            elif hasattr(self, name):  # from an earlier fit
+                delattr(self, name)
 
-    def _keep(self, editable: Editable, outcome: Outcome, data: str) -> None:
-        theta = editable.theta
-        delta = outcome.delta.to(theta)
-        row: dict[str, Any] = outcome.candidates.iloc[outcome.chosen].to_dict()  # type: ignore[assignment]
-        self.influence_ = outcome.influence.cpu().numpy()
-        self.loss_influence_ = (
-            None if outcome.loss_influence is None else outcome.loss_influence.cpu().numpy()
+    def _seed(self) -> int:
+        """``random_state``, or one drawn now (and recorded in ``edit_``) where it is None."""
+        if self.random_state is None:
+            return int(np.random.default_rng().integers(2**31))
+        return whole_number("random_state", self.random_state, 0, otherwise=" or None")
+
+    def _choices(self, seed: int) -> dict[str, Any]:
+        """The settings that need no data to be checked."""
+        number_between("confidence", self.confidence, 0, 1)
+        number_between("weight_decay", self.weight_decay, 0, including_low=True)
+        one_of("verbose", self.verbose, (True, False, "auto"))
+        get_constraint(self.constraints)
+        solver = has_method(
+            "solver",
+            get_solver(self.solver),
+            "prepare",
+            f"one of {sorted(SOLVERS)} or a solver object, as in Woodbury(rows=500)",
         )
-        self.dropped_ = outcome.dropped
+        if isinstance(self.solver, str) and hasattr(solver, "seed"):
+            solver = dataclasses.replace(solver, seed=seed)
+        return {
+            "solver": solver,
+            "curvature": one_of("curvature", self.curvature, sorted(CURVATURES)),
+            "dampings": dampings(self.damping),
+            "search": get_search(self.search),
+            "selection": get_selection(self.selection),
+            "drop": one_of("drop", self.drop, get_args(Drop)),
+            "validation": one_of("validation", self.validation, get_args(Reuse)),
+            "temperature": number_between("temperature", self.temperature, 0),
+        }
+
+    def _keep_scores(self, outcome: Outcome, train_rows: NDArray[np.int64], rows: int) -> None:
+        def by_given_row(scores: Tensor) -> NDArray[np.float64]:
+            spread = np.full(rows, np.nan)
+            spread[train_rows] = scores.cpu().numpy()
+            return spread
+
+        self.influence_ = by_given_row(outcome.influence)
+        self.loss_influence_ = (
+            None if outcome.loss_influence is None else by_given_row(outcome.loss_influence)
+        )
+        self.dropped_ = train_rows[outcome.dropped]
         self.candidates_ = outcome.candidates
         self.chosen_ = outcome.chosen
         self.diagnostics_ = outcome.diagnostics
+
+    def _keep_edit(
+        self, editable: Editable, outcome: Outcome, settings: Settings, data: str
+    ) -> None:
+        theta = editable.theta
+        row: dict[str, Any] = outcome.candidates.iloc[outcome.chosen].to_dict()  # type: ignore[assignment]
         self.edit_ = Edit(
             before=theta.cpu().clone(),
-            delta=delta.cpu().clone(),
-            dropped=outcome.dropped,
+            delta=outcome.delta.to(theta).cpu().clone(),
+            dropped=self.dropped_,
             parameter_names=tuple(editable.parameter_names),
             frame=editable.frame_fingerprint(),
             data=data,
             settings={
-                "constraint": get_constraint(self.constraints).name,
-                "k": int(row["k"]),
+                "constraint": settings.constraint.name,
+                "k": len(self.dropped_),
                 "scale": float(row["scale"]),
                 "damping": float(row["damping"]),
                 "solver": outcome.diagnostics["solver"],
                 "curvature": outcome.diagnostics["curvature"],
-                "temperature": self.temperature,
-                "random_state": self.random_state,
+                "temperature": settings.temperature,
+                "random_state": settings.seed,
                 "version": __version__,
             },
         )
-        self.estimator_ = editable.edited(self.edit_.after.to(theta))
-        self.before_ = self._audit(editable, theta, outcome.judged)
-        self.after_ = self._audit(editable, self.edit_.after.to(theta), outcome.judged)
+        after = self.edit_.after.to(theta)
+        self.estimator_ = editable.edited(after)
+        self.before_ = self._audit(editable, theta, outcome.judged, settings.seed)
+        self.after_ = self._audit(editable, after, outcome.judged, settings.seed)
 
-    def _audit(self, editable: Editable, theta: Tensor, rows: Rows) -> Audit:
+    def _audit(self, editable: Editable, theta: Tensor, rows: Rows, seed: int) -> Audit:
         predicted = self.loss_.predict(editable.outputs(rows.X, theta)).cpu().numpy()
         take: Any = audit if self.loss_.is_classification else audit_regression
         truth = rows.y.cpu().numpy()
@@ -322,163 +330,26 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             predicted,
             sensitive_features=named,
             confidence=self.confidence,
-            random_state=self.random_state,
-        )
-
-    def _split_off(
-        self, X: Any, y: NDArray[Any], weight: NDArray[Any] | None, sensitive_features: Any
-    ) -> tuple[Any, ...]:
-        if sensitive_features is None:
-            raise InvalidInputError(
-                "Groups are needed on some rows: pass validation rows (`X_val`, `y_val`, "
-                "`sensitive_features_val`), or `sensitive_features` for the training rows."
-            )
-        if not 0 < self.validation_fraction < 1:
-            raise InvalidInputError(
-                f"`validation_fraction` must lie between 0 and 1, got {self.validation_fraction}."
-            )
-        groups = encode_groups(sensitive_features, expected_rows=len(y))
-        rng = np.random.default_rng(self.random_state)
-        held = np.zeros(len(y), dtype=bool)
-        for code in range(len(groups.names)):
-            members = rng.permutation(np.flatnonzero(groups.codes == code))
-            held[members[: max(1, round(self.validation_fraction * len(members)))]] = True
-        inside, outside = np.flatnonzero(~held), np.flatnonzero(held)
-        return (
-            take_rows(X, inside),
-            y[inside],
-            None if weight is None else weight[inside],
-            take_rows(X, outside),
-            y[outside],
-            groups.take(outside),
+            random_state=seed,
         )
 
     def __sklearn_clone__(self) -> FairIJ:
         """A new FairIJ with the same settings; the fitted model stays fitted."""
-        settings = self.get_params(deep=False)
-        return type(self)(
+        clone = type(self)(
             **{
-                name: copy.copy(value) if name != "estimator" else value
-                for name, value in settings.items()
+                name: value if name == "estimator" else copy.copy(value)
+                for name, value in self.get_params(deep=False).items()
             }
         )
+        if hasattr(self, "_metadata_request"):  # what set_fit_request asked for
+            clone._metadata_request = copy.deepcopy(self._metadata_request)
+        return clone
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        regression = self.loss == "squared_error"
-        tags.estimator_type = "regressor" if regression else "classifier"
+        loss = LOSSES.get(self.loss) if isinstance(self.loss, str) else self.loss
+        if getattr(loss, "is_classification", True):
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        else:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
         return tags
-
-
-def _check_groups(rows: Rows, constraint: Constraint, n_classes: int) -> None:
-    groups = rows.groups
-    if groups.absent:
-        raise InvalidInputError(
-            f"The group(s) {', '.join(groups.absent)} have no validation row, so their gap is "
-            "unknown: add rows of theirs, or remove the unused categories."
-        )
-    if len(groups.names) < 2:
-        raise InvalidInputError(
-            "A gap needs at least two groups on the validation rows, found only "
-            f"{groups.names[0]!r}."
-        )
-    cells = {name: int(n) for name, n in zip(groups.names, groups.sizes, strict=True)}
-    if constraint.needs_truth:
-        needed = range(n_classes) if n_classes > 2 or "odds" in constraint.name else [1]
-        truth = rows.y.cpu().numpy()
-        cells = {
-            f"{name} with label {label}": int(((groups.codes == code) & (truth == label)).sum())
-            for code, name in enumerate(groups.names)
-            for label in needed
-        }
-    few = {name: n for name, n in cells.items() if n < 2}
-    if few:
-        raise InvalidInputError(
-            "Every group needs at least two validation rows"
-            + (" of each label that the constraint looks at" if constraint.needs_truth else "")
-            + "; found "
-            + ", ".join(f"{n} of {name!r}" for name, n in few.items())
-            + ". Add validation rows, merge groups, or choose another constraint."
-        )
-    small = {name: n for name, n in cells.items() if n < SMALL_CELL}
-    if small:
-        warnings.warn(
-            "Few validation rows: "
-            + ", ".join(f"{n} of {name!r}" for name, n in small.items())
-            + f". Rates over fewer than {SMALL_CELL} rows are very uncertain; see the intervals "
-            "in `before_` and `after_`.",
-            SmallGroupWarning,
-            stacklevel=4,
-        )
-
-
-def _vector(name: str, values: Any, rows: int) -> NDArray[Any]:
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    array = np.asarray(values)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.shape != (rows,):
-        raise InvalidInputError(
-            f"`{name}` must have one value per row of its features: expected {rows}, got shape "
-            f"{array.shape}."
-        )
-    if rows == 0:
-        raise InvalidInputError(f"`{name}` must not be empty.")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise InvalidInputError(
-            f"`{name}` must be finite: row {int(np.flatnonzero(~np.isfinite(array))[0])} is not."
-        )
-    return array
-
-
-def _weight_tensor(weight: NDArray[Any] | None) -> Tensor | None:
-    if weight is None:
-        return None
-    values = _real("sample_weight", weight)
-    if (values < 0).any() or values.sum() == 0:
-        raise InvalidInputError("`sample_weight` must not be negative and not all zero.")
-    return torch.as_tensor(values)
-
-
-def _real(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
-    try:
-        return values.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"`{name}` must be numbers, got {values.dtype}.") from None
-
-
-def _classes(y: NDArray[Any], y_val: NDArray[Any], z: Tensor) -> NDArray[Any]:
-    """The class labels in the order of the model's outputs."""
-    found = np.unique(y.astype(object).astype(str) if y.dtype.kind == "O" else y)
-    if z.ndim == 2:
-        indices = np.arange(z.shape[1])
-        if found.dtype.kind in "iufb" and np.isin(found, indices).all():
-            return indices
-        if len(found) == z.shape[1]:
-            return found
-        raise InvalidInputError(
-            f"The model has {z.shape[1]} outputs, so labels must be 0 to {z.shape[1] - 1} or have "
-            f"as many distinct values; found {found[:8].tolist()}."
-        )
-    if len(found) == 2:
-        return found
-    if len(found) == 1:
-        raise InvalidInputError(
-            f"The training labels must hold both classes, found only {found[0]!r}."
-        )
-    raise InvalidInputError(
-        f"A model with one output takes two classes, found {len(found)} label values "
-        f"({found[:5].tolist()}...); pass loss='squared_error' for regression."
-    )
-
-
-def _encode(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    values = y.astype(str) if classes.dtype.kind == "U" else y
-    place = np.searchsorted(classes, values).clip(0, len(classes) - 1)
-    unknown = classes[place] != values
-    if unknown.any():
-        raise InvalidInputError(
-            f"`{name}` holds label {values[unknown][0]!r}, which is none of {classes.tolist()}."
-        )
-    return place.astype(np.int64)

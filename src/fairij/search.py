@@ -49,15 +49,20 @@ class Grid:
     tolerance: float = 2e-2
 
     def __post_init__(self) -> None:
-        if not self.scales or not all(scale > 0 for scale in self.scales):
-            raise InvalidInputError(f"`scales` must be positive, got {self.scales}.")
-        if self.k is not None and not all(k >= 0 for k in self.k):
-            raise InvalidInputError(f"`k` must not be negative, got {self.k}.")
+        _check_scales(self.scales)
+        if self.k is not None and not all(k == int(k) >= 0 for k in self.k):
+            raise InvalidInputError(f"`k` must be whole numbers of at least 0, got {self.k}.")
+        if self.points < 2:
+            raise InvalidInputError(
+                f"`points` must be at least 2, as the first is k = 0; got {self.points}."
+            )
+        if self.max_k is not None and self.max_k < 1:
+            raise InvalidInputError(f"`max_k` must be at least 1 or None, got {self.max_k}.")
 
     def ks(self, positive: int, rows: int) -> list[int]:
         """The values of k to try, ascending, without 0 and none above the points there are."""
         if self.k is not None:
-            values = {min(k, positive) for k in self.k}
+            values = {min(int(k), positive) for k in self.k}
         else:
             top = min(self.max_k or max(2000, rows // 11), positive)
             values = {int(k) for k in np.linspace(0, top, self.points).round()}
@@ -70,6 +75,9 @@ class AllPositive:
 
     scales: tuple[float, ...] = (1.0,)
     tolerance: float = 2e-2
+
+    def __post_init__(self) -> None:
+        _check_scales(self.scales)
 
     def ks(self, positive: int, rows: int) -> list[int]:
         return [positive] if positive else []
@@ -85,8 +93,11 @@ class Sequential:
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
-        if self.step < 1:
-            raise InvalidInputError(f"`step` must be at least 1, got {self.step}.")
+        _check_scales(self.scales)
+        if not 1 <= self.step <= self.max_k:
+            raise InvalidInputError(
+                f"`step` must lie between 1 and `max_k`={self.max_k}, got {self.step}."
+            )
         if len(self.scales) != 1:
             raise InvalidInputError(
                 f"The sequential rule compares each k with the last: one scale; got {self.scales}."
@@ -105,14 +116,23 @@ SEARCHES: dict[str, type[Search]] = {
 
 
 def get_search(search: str | Search) -> Search:
-    """Look a search up by name, with its default settings."""
-    if not isinstance(search, str):
+    """Look a search up by name, with its default settings; a search object is returned as it is."""
+    if isinstance(search, (Grid, AllPositive, Sequential)):
         return search
-    if search not in SEARCHES:
+    if not isinstance(search, str) or search not in SEARCHES:
         raise InvalidInputError(
-            f"`search` must be one of {sorted(SEARCHES)} or a search object, got {search!r}."
+            f"`search` must be one of {sorted(SEARCHES)} or a search object, as in "
+            f"Grid(max_k=500); got {search!r}."
         )
     return SEARCHES[search]()
+
+
+def _check_scales(scales: tuple[float, ...]) -> None:
+    if not len(scales) or not all(0 < scale < np.inf for scale in scales):
+        raise InvalidInputError(
+            f"`scales` must be one or more positive multipliers of the edit (1 is the jackknife's "
+            f"own), got {scales}."
+        )
 
 
 @dataclass(frozen=True)
@@ -131,9 +151,10 @@ class Judge:
         steps = torch.tensor(scales, dtype=torch.float64)
         z = self.evaluator.along(direction, steps)  # (S, N) or (S, N, C)
         finite = torch.isfinite(z).flatten(1).all(1).cpu().numpy()
+        z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that blew up gets no value from these
         table = self._table(z) if self.loss.is_classification else None
         gap = self.constraint.gap(z, self.y, self.groups, table)
-        result = {"gap": np.where(finite, gap, np.inf)}
+        result = {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)}
         if table is not None:
             result["accuracy"] = np.where(finite, counts.accuracy(table), 0.0)
             result["balanced_accuracy"] = np.where(finite, counts.balanced_accuracy(table), 0.0)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fairij.errors import FairIJWarning, InvalidInputError
 
 Array = NDArray[np.float64]
+ROUNDING = 1e-9  # 0.8 - 0.1 is a little more than 0.7
 
 
 class Selection(Protocol):
@@ -38,10 +39,13 @@ class AccuracyBudget:
 
     def __post_init__(self) -> None:
         if not self.budget >= 0:
-            raise InvalidInputError(f"`budget` must not be negative, got {self.budget}.")
+            raise InvalidInputError(
+                "`budget` must be the performance that may be lost, at least 0 (0.01 is one point "
+                f"of accuracy); got {self.budget}."
+            )
 
     def choose(self, gap: Array, performance: Array, *, before: float) -> int:
-        return _best(gap, performance, performance >= before - self.budget)
+        return _best(gap, performance, performance >= before - self.budget - ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -52,24 +56,26 @@ class TargetGap:
 
     def __post_init__(self) -> None:
         if not self.gap >= 0:
-            raise InvalidInputError(f"`gap` must not be negative, got {self.gap}.")
+            raise InvalidInputError(
+                f"`gap` must be the largest gap allowed, at least 0; got {self.gap}."
+            )
 
     def choose(self, gap: Array, performance: Array, *, before: float) -> int:
-        allowed = gap <= self.gap
+        allowed = gap <= self.gap + ROUNDING
         if not allowed.any():
             warnings.warn(
                 f"No candidate reaches a validation gap of {self.gap:g}; the lowest is "
                 f"{gap.min():.4f}, and is taken. A wider search (larger k or scales, smaller "
                 "damping) may reach it.",
                 FairIJWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
             return _best(gap, performance, np.ones(len(gap), dtype=bool))
         return _best(-performance, -gap, allowed)
 
 
 def pareto_front(gap: Array, performance: Array) -> NDArray[np.bool_]:
-    """Which candidates no other one beats: lower gap at no less performance."""
+    """Which candidates no other one matches in both gap and performance; of equals, the first."""
     order = np.lexsort((gap, -performance))
     best = np.minimum.accumulate(np.concatenate([[np.inf], gap[order][:-1]]))
     front = np.zeros(len(gap), dtype=bool)
@@ -82,14 +88,14 @@ RULES: dict[str, Selection] = {"lowest_gap": LowestGap()}
 
 def get_selection(rule: str | Selection) -> Selection:
     """Look a rule up by name; a rule object is returned as it is."""
-    if not isinstance(rule, str):
-        return rule
-    if rule not in RULES:
+    if isinstance(rule, str) and rule in RULES:
+        return RULES[rule]
+    if isinstance(rule, (str, type)) or not callable(getattr(rule, "choose", None)):
         raise InvalidInputError(
             f"`selection` must be one of {sorted(RULES)}, AccuracyBudget(...), TargetGap(...) or "
-            f"an object with a `choose` method, got {rule!r}."
+            f"an object with a `choose` method; got {rule!r}."
         )
-    return RULES[rule]
+    return rule
 
 
 def _best(key: Array, tie_break_high: Array, allowed: NDArray[np.bool_]) -> int:

@@ -47,7 +47,7 @@ def train_mlp(
                 optimiser.zero_grad()
                 F.binary_cross_entropy_with_logits(
                     module(features[batch])[:, 0], labels[batch]
-                ).backward()  # type: ignore[no-untyped-call]
+                ).backward()
                 optimiser.step()
             accuracy = _accuracy(module, features_val, labels_val)
             if accuracy > best:

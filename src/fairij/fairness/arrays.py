@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from fairij.errors import InvalidInputError
 
 
-def without_tensors(values: Any) -> Any:
-    """A tensor as an array, a masked value as a missing one; anything else as it is."""
+def unwrapped(values: Any) -> Any:
+    """A tensor as an array, a masked array as a list with None for what is masked."""
     if hasattr(values, "detach"):
         return values.detach().cpu().numpy()
     if isinstance(values, np.ma.MaskedArray):
-        return np.where(values.mask, None, values.data) if np.ma.is_masked(values) else values.data
+        return values.tolist()
     return values
 
 
 def vector(name: str, values: Any) -> NDArray[Any]:
     """A non-empty vector ``(N,)`` without missing or infinite values; text has dtype object."""
-    values = without_tensors(values)
+    values = unwrapped(values)
     # as objects at first: numpy would make NaN beside text the text "nan", and 1 the text "1"
     array = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
     if array.ndim == 2 and array.shape[1] == 1:

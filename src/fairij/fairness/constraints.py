@@ -7,7 +7,7 @@ A new constraint is one line in ``CONSTRAINTS``. A user's own is a function of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,8 @@ class Constraint:
     is_classification: bool = True
     needs_truth: bool = False  # the metric conditions on the true label
     takes_outputs: bool = field(default=False, kw_only=True)
+    # the gaps (P,) whose sum is the surrogate, where all are to be closed at once
+    parts: Surrogate | None = field(default=None, kw_only=True)
 
     @classmethod
     def custom(cls, function: Surrogate, name: str | None = None) -> Constraint:
@@ -46,11 +48,36 @@ class Constraint:
         self, z: Tensor, y: Tensor, groups: Groups, loss: Loss, temperature: float
     ) -> tuple[float, Tensor]:
         """``M`` and ``dM/dz`` on the validation outputs."""
+        return self._differentiate(self.surrogate, z, y, groups, loss, temperature)
+
+    def part_gradients(
+        self, z: Tensor, y: Tensor, groups: Groups, loss: Loss, temperature: float
+    ) -> list[tuple[float, Tensor]]:
+        """Each part of ``M`` with its gradient; the whole alone where it has no parts."""
+        parts = self.parts
+        if parts is None:
+            return [self.gradient(z, y, groups, loss, temperature)]
+        codes = torch.as_tensor(groups.codes, device=z.device)
+        count = len(parts(loss.scores(z, temperature), y, codes))
+        return [
+            self._differentiate(lambda *data, i=i: parts(*data)[i], z, y, groups, loss, temperature)
+            for i in range(count)
+        ]
+
+    def _differentiate(
+        self,
+        function: Surrogate,
+        z: Tensor,
+        y: Tensor,
+        groups: Groups,
+        loss: Loss,
+        temperature: float,
+    ) -> tuple[float, Tensor]:
         z = z.detach().clone().requires_grad_()
         codes = torch.as_tensor(groups.codes, device=z.device)
         with torch.enable_grad():
             seen = z if self.takes_outputs else loss.scores(z, temperature)
-            value = self.surrogate(seen, y, codes)
+            value = function(seen, y, codes)
             self._check(value)
             if not value.requires_grad:
                 raise InvalidInputError(
@@ -120,6 +147,11 @@ CONSTRAINTS: dict[str, Constraint] = {
             partial(counts.demographic_parity, agg="sum"),
         ),
         _odds("equalized_odds", "sum"),
+        replace(
+            _odds("equalized_odds", "sum"),
+            name="equalized_odds_balanced",
+            parts=surrogates.equalized_odds_parts,
+        ),
         _odds("equalized_odds_worst_case", "worst_case"),
         _odds("equalized_odds_mean", "mean"),
         Constraint(

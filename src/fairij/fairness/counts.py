@@ -164,7 +164,7 @@ def equal_opportunity(
 
 def ratio_of(part: NDArray[Any], whole: NDArray[Any], *, empty: float) -> Array:
     """``part / whole``, and ``empty`` where ``whole`` is 0."""
-    out = np.full(np.broadcast_shapes(np.shape(part), np.shape(whole)), empty)
+    out = np.full(np.broadcast_shapes(np.shape(part), np.shape(whole)), float(empty))
     return np.divide(part, whole, out=out, where=whole != 0)
 
 

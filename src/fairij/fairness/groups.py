@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairij.errors import InvalidInputError
-from fairij.fairness.arrays import check_rows, without_tensors
+from fairij.fairness.arrays import check_rows, unwrapped
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) 
 
 def as_frame(sensitive_features: Any, *, expected_rows: int | None = None) -> pd.DataFrame:
     """The sensitive columns, checked to be as many rows as expected and to have none missing."""
-    frame = _columns(without_tensors(sensitive_features))
+    frame = _columns(unwrapped(sensitive_features))
     if expected_rows is not None:
         check_rows("sensitive_features", frame, expected_rows)
     if len(frame) == 0 or frame.shape[1] == 0:
@@ -88,7 +88,13 @@ def _codes_of(frame: pd.DataFrame) -> Groups:
             counted = column.value_counts()
             absent += [str(name) for name in counted.index[counted == 0]]
             column = column.astype(column.cat.categories.dtype)
-        inverse, values = pd.factorize(column, sort=True)
+        try:
+            inverse, values = pd.factorize(column, sort=True)
+        except TypeError as error:  # rows of different lengths, for one
+            raise InvalidInputError(f"`sensitive_features` cannot be grouped: {error}.") from None
+        shown = list(map(str, values))
+        if len(set(shown)) < len(shown):  # 1 beside "1"
+            shown = list(map(repr, values))
         pairs, codes = np.unique(codes * len(values) + inverse, return_inverse=True)
-        names = [(*names[pair // len(values)], str(values[pair % len(values)])) for pair in pairs]
+        names = [(*names[pair // len(values)], shown[pair % len(values)]) for pair in pairs]
     return Groups(codes.astype(np.int64), tuple(map(" & ".join, names)), tuple(absent))

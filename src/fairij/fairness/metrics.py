@@ -54,12 +54,14 @@ def label(
     check_rows("y_pred", predicted, len(truth))
     groups = encode_groups(sensitive_features, expected_rows=len(truth))
     weight = weights(sample_weight, len(truth))
+    values = np.concatenate([truth, predicted])
     try:
-        classes, codes = np.unique(np.concatenate([truth, predicted]), return_inverse=True)
+        classes, codes = np.unique(values, return_inverse=True)
     except TypeError:
+        kinds = sorted({type(value).__name__ for value in values.tolist()})
         raise InvalidInputError(
-            "`y_true` and `y_pred` must hold labels of one kind, got a mixture such as "
-            f"{truth[0]!r} and {predicted[0]!r}."
+            "`y_true` and `y_pred` must hold labels of one kind, got a mixture of "
+            f"{' and '.join(kinds)}: encode both alike."
         ) from None
     if len(classes) == 1:  # a second class makes the rates well defined; 0 and -1 are negative
         only = classes[0]

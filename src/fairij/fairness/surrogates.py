@@ -35,7 +35,12 @@ def equalized_odds(scores: Tensor, y: Tensor, groups: Tensor, *, agg: Aggregate 
     The definition of the metric sums absolute gaps; the paper's influence equation prints the
     absolute value of a sum, which lets the two gaps cancel. This follows the definition.
     """
-    return _fold(torch.cat([_gaps_given(scores, y, groups, truth) for truth in (True, False)]), agg)
+    return _fold(equalized_odds_parts(scores, y, groups), agg)
+
+
+def equalized_odds_parts(scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
+    """The gaps given each truth, one by one: of true positives, then of false positives."""
+    return torch.cat([_gaps_given(scores, y, groups, truth) for truth in (True, False)])
 
 
 def equal_opportunity(

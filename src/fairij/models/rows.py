@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,27 +55,38 @@ def take_rows(X: Any, index: Any) -> Any:
     return X.iloc[index] if hasattr(X, "iloc") else np.asarray(X)[index]
 
 
-def check_columns(name: str, X: Any, like: Any) -> None:
-    """Raise unless ``X`` has the columns of ``like``: as many, and named alike where both are."""
-    expected, found = getattr(like, "columns", None), getattr(X, "columns", None)
-    if expected is not None and found is not None and list(expected) != list(found):
-        differ = [c for c in found if c not in set(expected)]
-        raise InvalidInputError(
-            f"`{name}` must have the columns of `X` in the same order: expected "
-            f"{list(expected)[:8]}, got {list(found)[:8]}"
-            + (f" (unknown: {differ[:8]})" if differ else "")
-            + "; reorder them, as in `X_val[X.columns]`."
-        )
-    widths = [tuple(getattr(table, "shape", ())[1:]) for table in (like, X)]
-    if all(widths) and widths[0] != widths[1]:
-        raise InvalidInputError(
-            f"`{name}` must have as many columns as `X`: expected {_width(widths[0])}, got "
-            f"{_width(widths[1])}; prepare both tables in the same way."
-        )
+@dataclass(frozen=True)
+class Columns:
+    """What the rows of a table look like: how wide they are, and the columns' names if any."""
+
+    width: tuple[int, ...]  # () where rows have no one shape
+    names: tuple[Any, ...] | None
+
+    @classmethod
+    def of(cls, X: Any) -> Columns:
+        names = getattr(X, "columns", None)
+        shape = tuple(getattr(X, "shape", ()))
+        return cls(shape[1:], None if names is None else tuple(names))
+
+    def check(self, name: str, X: Any) -> None:
+        """Raise unless ``X`` has these columns: as many, and in this order where both are named."""
+        found = Columns.of(X)
+        if self.width and found.width and self.width != found.width:
+            raise InvalidInputError(
+                f"`{name}` must have as many columns as the training rows: expected "
+                f"{_size(self.width)}, got {_size(found.width)}; prepare both in the same way."
+            )
+        if self.names and found.names and self.names != found.names:
+            place = next(i for i, column in enumerate(self.names) if column != found.names[i])
+            raise InvalidInputError(
+                f"`{name}` must have the columns of the training rows in the same order: expected "
+                f"{self.names[place]!r} at place {place}, got {found.names[place]!r}; reorder "
+                f"them, as in `{name}[X_train.columns]`."
+            )
 
 
-def _width(shape: tuple[int, ...]) -> str:
-    return " x ".join(str(n) for n in shape)
+def _size(width: tuple[int, ...]) -> str:
+    return " x ".join(str(n) for n in width)
 
 
 def to_tensors(X: Any, *, dtype: torch.dtype, device: torch.device, name: str = "X") -> Any:

@@ -20,7 +20,8 @@ from fairij.models._autograd import Graph, JvpMode, saved_bytes, working_mode
 from fairij.models.rows import n_rows, take_rows, to_tensors
 
 PROBE_ROWS = 32
-BATCH_BYTES = 16 * 2**20  # aim at batches whose graph stays near the cache
+# aim at batches whose graph stays near a CPU's cache, or fills a GPU
+BATCH_BYTES = {"cpu": 4 * 2**20, "cuda": 2**29}
 
 
 class TorchEditable:
@@ -99,7 +100,7 @@ class TorchEditable:
             yield _slice(X, start, min(start + size, rows))
 
     def batch_rows(self, X: Any) -> int:
-        """How many rows a batch has: as given, or so that its graph is about BATCH_BYTES."""
+        """How many rows a batch has: as given, or so that its graph is about `BATCH_BYTES`."""
         if isinstance(self._batch_size, int):
             return self._batch_size
         shape = tuple(part.shape[1:] for part in _parts(X) if isinstance(part, Tensor))
@@ -112,11 +113,11 @@ class TorchEditable:
         leaves = [p.detach().requires_grad_() for p in self._fitted.values()]
         with torch.enable_grad():
             used = saved_bytes(lambda: self.call(leaves, probe), [*leaves, *_parts(probe)])
-        size = BATCH_BYTES * n_rows(probe) // max(used, 1)
-        return int(min(max(size, PROBE_ROWS), 16384))
+        room = BATCH_BYTES.get(self.device.type, BATCH_BYTES["cpu"])
+        return int(max(room * n_rows(probe) // max(used, 1), PROBE_ROWS))
 
-    def linearize(self, X: Any) -> TorchLinearization:
-        return TorchLinearization(self, self.prepare(X), self._memory_limit)
+    def linearize(self, X: Any, *, keep: bool = True) -> TorchLinearization:
+        return TorchLinearization(self, self.prepare(X), self._memory_limit if keep else 0)
 
     def evaluator(self, X: Any) -> TorchEvaluator:
         return TorchEvaluator(self, self.prepare(X))
@@ -157,23 +158,26 @@ class TorchLinearization:
         self._model, self._X = model, X
         self._batches = list(model.batches(X))
         self._parameters = model.split(model.theta)
+        self._sizes = [n_rows(batch) for batch in self._batches]
         probe = _slice(X, 0, min(PROBE_ROWS, n_rows(X)))
         self.mode = mode or working_mode(lambda p: model.call(p, probe), self._parameters)
-        self._sizes = [n_rows(batch) for batch in self._batches]
         self._kept: dict[int, Graph] = {}
         if memory_limit > 0:
-            self._keep_what_fits(memory_limit)
+            self._keep_what_fits(probe, memory_limit)
 
-    def _keep_what_fits(self, memory_limit: int) -> None:
-        def build(i: int) -> Graph:
-            graph = self._build(i)
+    def _keep_what_fits(self, probe: Any, memory_limit: int) -> None:
+        used = saved_bytes(lambda: self._graph_of(probe, True), [*self._parameters, *_parts(probe)])
+        for i, (batch, rows) in enumerate(zip(self._batches, self._sizes, strict=True)):
+            memory_limit -= used * rows // n_rows(probe)
+            if memory_limit < 0:
+                break
+            self._kept[i] = self._graph_of(batch, True)
+
+    def _graph_of(self, batch: Any, with_jvp: bool) -> Graph:
+        graph = Graph(lambda p: self._model.call(p, batch), self._parameters, self.mode)
+        if with_jvp:
             graph.prepare_jvp()
-            return graph
-
-        shared = [*self._parameters, *_parts(self._batches[0])]
-        used = saved_bytes(lambda: build(0), shared)
-        for i in range(min(len(self._batches), memory_limit // max(used, 1))):
-            self._kept[i] = build(i)
+        return graph
 
     @cached_property
     def outputs(self) -> Tensor:
@@ -187,12 +191,11 @@ class TorchLinearization:
                 ]
             )
 
-    def _build(self, i: int) -> Graph:
-        batch = self._batches[i]
-        return Graph(lambda p: self._model.call(p, batch), self._parameters, self.mode)
-
     def _graphs(self) -> Iterator[Graph]:
-        return (self._kept.get(i) or self._build(i) for i in range(len(self._batches)))
+        return (
+            self._kept.get(i) or self._graph_of(batch, False)
+            for i, batch in enumerate(self._batches)
+        )
 
     def jvp(self, direction: Tensor) -> Tensor:
         pieces = self._model.split(direction.to(self._parameters[0]))

@@ -1,0 +1,181 @@
+"""Labels, outputs and groups: whether they fit together, and labels as the loss takes them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairij.errors import InvalidInputError, SmallGroupWarning
+from fairij.fairness import arrays
+from fairij.fairness.constraints import CONSTRAINTS, Constraint
+from fairij.fairness.groups import Groups
+from fairij.losses import Loss, get_loss, infer_loss
+
+SMALL_CELL = 30
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels as the loss takes them, with the loss and what its class indices stand for."""
+
+    loss: Loss
+    classes: NDArray[Any]  # empty in regression
+    train: Tensor
+    validation: Tensor
+
+
+def encode_labels(
+    z: Tensor, z_val: Tensor, y: NDArray[Any], y_val: NDArray[Any], loss: str | Loss
+) -> Labels:
+    """Labels of training and validation rows for a model with these outputs."""
+    check_outputs("X", z)
+    check_outputs("X_val", z_val)
+    named = None if isinstance(loss, str) and loss == "auto" else get_loss(loss)
+    classes: NDArray[Any] = np.empty(0)
+    both = (("y", y), ("y_val", y_val))
+    if named is not None and not named.is_classification:
+        encoded: list[NDArray[Any]] = [arrays.numbers(name, values) for name, values in both]
+        if (encoded[1] == encoded[1][0]).all():
+            raise InvalidInputError(
+                f"`y_val` must vary so that R^2 is defined, but all of it is {encoded[1][0]:g}; "
+                "add validation rows."
+            )
+    else:
+        classes = class_labels(y, z)
+        encoded = [_encode(name, values, classes) for name, values in both]
+    train, validation = (torch.as_tensor(v, dtype=z.dtype, device=z.device) for v in encoded)
+    chosen = named or infer_loss(z, train)
+    chosen.check(z, train)
+    chosen.check(z_val, validation)
+    return Labels(chosen, classes, train, validation)
+
+
+def class_labels(y: NDArray[Any], z: Tensor) -> NDArray[Any]:
+    """The class labels in the order of the model's outputs."""
+    found = np.unique(y)
+    fractions = found[found != found.round()] if found.dtype.kind == "f" else found[:0]
+    if len(fractions):
+        raise InvalidInputError(
+            f"`y` must hold class labels, got the fraction {fractions[0]:g}; pass "
+            "loss='squared_error' for regression."
+        )
+    if z.ndim == 2:
+        indices = np.arange(z.shape[1])
+        if found.dtype.kind in "iufb" and np.isin(found, indices).all():
+            return indices
+        if len(found) == z.shape[1]:
+            return found
+        raise InvalidInputError(
+            f"The model has {z.shape[1]} outputs, so labels must be 0 to {z.shape[1] - 1} or have "
+            f"as many distinct values; found {found[:8].tolist()}."
+        )
+    if len(found) == 1:
+        raise InvalidInputError(
+            f"The training labels must hold both classes, found only {found[0]!s}; give all the "
+            "rows that the model was trained on."
+        )
+    if len(found) > 2:
+        raise InvalidInputError(
+            f"A model with one output takes two classes, found {len(found)} label values "
+            f"({', '.join(str(v) for v in found[:5])}, ...); pass loss='squared_error' for "
+            "regression."
+        )
+    return found
+
+
+def _encode(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    kind = np.float64 if {classes.dtype.kind, y.dtype.kind} <= set("biuf") else np.str_
+    place = pd.Index(classes.astype(kind)).get_indexer(pd.Index(y.astype(kind)))
+    if (place < 0).any():
+        row = int(np.flatnonzero(place < 0)[0])
+        raise InvalidInputError(
+            f"`{name}` must hold only the labels {classes.tolist()}: row {row} holds "
+            f"{y[row : row + 1].tolist()[0]!r}; drop such rows, or encode both tables alike."
+        )
+    return place.astype(np.int64)
+
+
+def check_outputs(name: str, z: Tensor) -> None:
+    bad = ~torch.isfinite(z.flatten(1) if z.ndim > 1 else z[:, None]).all(1)
+    if bool(bad.any()):
+        raise InvalidInputError(
+            f"The model's outputs on `{name}` must be finite: row {int(torch.nonzero(bad)[0])} "
+            f"gives NaN or infinity ({int(bad.sum())} rows in all); look for extreme features, or "
+            "parameters that training has blown up."
+        )
+
+
+def check_constraint(
+    constraint: Constraint, labels: Labels, groups: Groups, *, stacklevel: int
+) -> None:
+    """Raise unless the constraint fits the task and has rows enough in every group it compares."""
+    if constraint.takes_outputs:
+        return  # a user's own function decides for itself
+    if constraint.is_classification != labels.loss.is_classification:
+        kind = "classification" if labels.loss.is_classification else "regression"
+        fitting = [
+            name
+            for name, c in CONSTRAINTS.items()
+            if c.is_classification == labels.loss.is_classification
+        ]
+        raise InvalidInputError(
+            f"`constraints` must be defined for {kind}: one of {sorted(fitting)}, got "
+            f"{constraint.name!r}."
+        )
+    if groups.absent:
+        raise InvalidInputError(
+            f"Every group must have validation rows, but {', '.join(map(repr, groups.absent))} "
+            "has none, so its gap is unknown: add rows of it, or remove the unused category."
+        )
+    if len(groups.names) < 2:
+        raise InvalidInputError(
+            "A gap needs at least two groups on the validation rows, found only "
+            f"{groups.names[0]!r}; add rows of another group."
+        )
+    cells = _cells(constraint, labels, groups)
+    _check_sizes(cells, constraint.needs_truth, stacklevel + 1)
+
+
+def _cells(constraint: Constraint, labels: Labels, groups: Groups) -> dict[str, int]:
+    """How many validation rows each rate that the constraint compares is taken over."""
+    if not constraint.needs_truth:
+        return {name: int(n) for name, n in zip(groups.names, groups.sizes, strict=True)}
+    n_classes = len(labels.classes)
+    every = n_classes > 2 or "odds" in constraint.name
+    truth = labels.validation.cpu().numpy()
+    return {
+        f"{name} with label {labels.classes[label]}": int(
+            ((groups.codes == code) & (truth == label)).sum()
+        )
+        for code, name in enumerate(groups.names)
+        for label in (range(n_classes) if every else [1])
+    }
+
+
+def _check_sizes(cells: dict[str, int], given_label: bool, stacklevel: int) -> None:
+    few = {name: n for name, n in cells.items() if n < 2}
+    if few:
+        raise InvalidInputError(
+            "Every group needs at least two validation rows"
+            + (" of each label that the constraint looks at" if given_label else "")
+            + "; found "
+            + ", ".join(f"{n} of {name!r}" for name, n in few.items())
+            + ". Add validation rows, merge groups, or choose another constraint."
+        )
+    small = {name: n for name, n in cells.items() if n < SMALL_CELL}
+    if small:
+        warnings.warn(
+            "Few validation rows: "
+            + ", ".join(f"{n} of {name!r}" for name, n in small.items())
+            + f". Rates over fewer than {SMALL_CELL} rows are very uncertain; see the intervals "
+            "in `before_` and `after_`.",
+            SmallGroupWarning,
+            stacklevel=stacklevel + 1,
+        )

@@ -1,0 +1,217 @@
+"""Constraints: the gradient of the smooth form, the value of the hard one, and users' own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fairij import fairness
+from fairij.errors import InvalidInputError
+from fairij.fairness import CONSTRAINTS, Constraint, counts, encode_groups, get_constraint
+from fairij.losses import Loss, get_loss
+
+BINARY = get_loss("binary_cross_entropy")
+SOFTMAX = get_loss("softmax_cross_entropy")
+SQUARED = get_loss("squared_error")
+
+METRICS: dict[str, Callable[..., float]] = {
+    "demographic_parity": fairness.demographic_parity_difference,
+    "demographic_parity_sum": partial(fairness.demographic_parity_difference, agg="sum"),
+    "equalized_odds": fairness.equalized_odds_sum,
+    "equalized_odds_balanced": fairness.equalized_odds_sum,
+    "equalized_odds_worst_case": fairness.equalized_odds_difference,
+    "equalized_odds_mean": partial(fairness.equalized_odds_difference, agg="mean"),
+    "equal_opportunity": fairness.equal_opportunity_difference,
+    "mean_prediction": fairness.mean_prediction_difference,
+    "mean_error": fairness.mean_error_difference,
+}
+CLASSIFICATION = [name for name, constraint in CONSTRAINTS.items() if constraint.is_classification]
+REGRESSION = [name for name in CONSTRAINTS if name not in CLASSIFICATION]
+
+
+def data(loss: Loss, n: int = 72) -> tuple[Tensor, Tensor, fairness.Groups]:
+    """Five candidate models' outputs on rows of which every label occurs in every group."""
+    generator = torch.Generator().manual_seed(0)
+    classes = 3 if loss is SOFTMAX else 2
+    shape = (5, n, 3) if loss is SOFTMAX else (5, n)
+    z = torch.randn(shape, generator=generator, dtype=torch.float64)
+    y = (torch.arange(n) % classes).double()
+    if loss is SQUARED:
+        y = torch.randn(n, generator=generator, dtype=torch.float64)
+    return z, y, encode_groups(np.arange(n) // classes % 3)
+
+
+def table(loss: Loss, z: Tensor, y: Tensor, groups: fairness.Groups) -> np.ndarray:
+    return counts.confusion_counts(
+        y.long().numpy(),
+        loss.predict(z).numpy(),
+        groups.codes,
+        n_groups=len(groups.names),
+        n_classes=3 if z.ndim == 3 else 2,
+    )
+
+
+def test_every_constraint_has_a_metric_to_be_held_to() -> None:
+    assert METRICS.keys() == CONSTRAINTS.keys()
+    assert all(name == constraint.name for name, constraint in CONSTRAINTS.items())
+    assert REGRESSION == ["mean_prediction", "mean_error"]
+
+
+@pytest.mark.parametrize("loss", [BINARY, SOFTMAX])
+@pytest.mark.parametrize("name", CLASSIFICATION)
+def test_the_gap_of_each_candidate_is_the_metric_of_its_predictions(name: str, loss: Loss) -> None:
+    z, y, groups = data(loss)
+    gaps = CONSTRAINTS[name].gap(z, y, groups, table(loss, z, y, groups))
+    expected = [METRICS[name](y, loss.predict(row), sensitive_features=groups) for row in z]
+    np.testing.assert_allclose(gaps, expected, atol=1e-12)
+    assert len(set(gaps)) > 1
+
+
+@pytest.mark.parametrize("name", REGRESSION)
+def test_the_gap_of_each_candidate_in_regression(name: str) -> None:
+    z, y, groups = data(SQUARED)
+    gaps = CONSTRAINTS[name].gap(z, y, groups, None)
+    expected = [METRICS[name](y, row, sensitive_features=groups) for row in z]
+    np.testing.assert_allclose(gaps, expected, atol=1e-12)
+    assert len(set(gaps)) == 5
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_a_group_that_a_part_of_the_rows_lacks_takes_no_part(name: str) -> None:
+    loss = BINARY if name in CLASSIFICATION else SQUARED
+    z, y, groups = data(loss)
+    kept = np.flatnonzero(groups.codes != 1)
+    part, z, y = groups.take(kept), z[:, kept], y[kept]
+    seen = table(loss, z, y, part) if name in CLASSIFICATION else None
+    gaps = CONSTRAINTS[name].gap(z, y, part, seen)
+    fresh = encode_groups(part.codes)  # knows two groups only
+    predicted = [loss.predict(row) for row in z]
+    expected = [METRICS[name](y, row, sensitive_features=fresh) for row in predicted]
+    np.testing.assert_allclose(gaps, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_the_gradient_is_with_respect_to_the_outputs(name: str, temperature: float) -> None:
+    for loss in (BINARY, SOFTMAX) if name in CLASSIFICATION else (SQUARED,):
+        candidates, y, groups = data(loss)
+        z = candidates[0]
+        constraint = CONSTRAINTS[name]
+        with torch.no_grad():  # as in the engine
+            value, gradient = constraint.gradient(z, y, groups, loss, temperature)
+        assert not z.requires_grad
+        assert isinstance(value, float)
+
+        codes, direction = torch.as_tensor(groups.codes), candidates[1]
+        here, up, down = (
+            constraint.surrogate(loss.scores(z + step * direction, temperature), y, codes).item()
+            for step in (0, 1e-6, -1e-6)
+        )
+        assert value == pytest.approx(here)
+        rise = (up - down) / 2e-6
+        assert abs(rise) > 1e-3
+        assert (gradient * direction).sum().item() == pytest.approx(rise, abs=1e-8)
+
+
+@pytest.mark.parametrize("loss", [BINARY, SOFTMAX])
+@pytest.mark.parametrize("name", CLASSIFICATION)
+def test_both_forms_meet_at_a_high_temperature(name: str, loss: Loss) -> None:
+    z, y, groups = data(loss)
+    gaps = CONSTRAINTS[name].gap(z, y, groups, table(loss, z, y, groups))
+    soft = [CONSTRAINTS[name].gradient(row, y, groups, loss, 1e6)[0] for row in z]
+    np.testing.assert_allclose(soft, gaps, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", REGRESSION)
+def test_both_forms_are_one_in_regression(name: str) -> None:
+    z, y, groups = data(SQUARED)
+    gaps = CONSTRAINTS[name].gap(z, y, groups, None)
+    soft = [CONSTRAINTS[name].gradient(row, y, groups, SQUARED, 3.0)[0] for row in z]
+    np.testing.assert_allclose(soft, gaps, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CLASSIFICATION)
+def test_needs_truth_says_whether_labels_matter(name: str) -> None:
+    z, y, groups = data(BINARY)
+    constraint = CONSTRAINTS[name]
+    truths = y, y[torch.randperm(len(y), generator=torch.Generator().manual_seed(0))]
+    values = [constraint.gradient(z[0], t, groups, BINARY, 1.0)[0] for t in truths]
+    assert constraint.needs_truth == (values[0] != values[1])
+    gaps = [constraint.gap(z, t, groups, table(BINARY, z, t, groups)) for t in truths]
+    assert constraint.needs_truth == (not np.allclose(*gaps))
+
+
+def squared_gap(outputs: Tensor, y: Tensor, groups: Tensor) -> Tensor:
+    return (outputs[groups == 0].mean() - outputs[groups == 1].mean()) ** 2
+
+
+def test_a_function_of_the_user_s_is_its_own_metric() -> None:
+    z, y, groups = data(BINARY)
+    constraint = Constraint.custom(squared_gap)
+    assert (constraint.name, constraint.metric) == ("squared_gap", None)
+    assert Constraint.custom(squared_gap, "mine").name == "mine"
+    assert Constraint.custom(partial(squared_gap)).name == "custom"
+    assert get_constraint(squared_gap) == constraint
+    own = [float(row[groups.codes == 0].mean() - row[groups.codes == 1].mean()) for row in z]
+    value, gradient = constraint.gradient(z[0], y, groups, BINARY, 7.0)  # outputs, not scores
+    assert value == pytest.approx(own[0] ** 2)
+    sign = np.select([groups.codes == 0, groups.codes == 1], [1.0, -1.0], 0.0) / 24
+    np.testing.assert_allclose(gradient, 2 * own[0] * sign, atol=1e-12)
+    gaps = constraint.gap(z, y, groups, table(BINARY, z, y, groups))
+    np.testing.assert_allclose(gaps, np.square(own), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda z, y, g: z, r"must return a scalar tensor, got Tensor of shape \(72,\)"),
+        (lambda z, y, g: z.sum()[None], r"got Tensor of shape \(1,\)"),
+        (lambda z, y, g: 0.5, "got float of shape none"),
+        (lambda z, y, g: np.array([0.5]), r"got ndarray of shape \(1,\)"),
+    ],
+)
+def test_a_function_that_returns_no_scalar_is_refused(function: Any, message: str) -> None:
+    z, y, groups = data(BINARY)
+    constraint = Constraint.custom(function, "odd")
+    with pytest.raises(InvalidInputError, match=f"The constraint 'odd' {'.*' + message}"):
+        constraint.gradient(z[0], y, groups, BINARY, 1.0)
+    with pytest.raises(InvalidInputError, match=message):
+        constraint.gap(z, y, groups, None)
+
+
+def test_a_function_without_a_gradient_is_refused() -> None:
+    z, y, groups = data(BINARY)
+    hard = Constraint.custom(lambda z, y, g: (z > 0).double().mean(), "hard")
+    with pytest.raises(InvalidInputError, match="'hard' must be differentiable in the outputs"):
+        hard.gradient(z[0], y, groups, BINARY, 1.0)
+    assert hard.gap(z, y, groups, None)[0] == (z[0] > 0).double().mean()
+
+
+def test_constraints_are_looked_up_by_name() -> None:
+    for name, constraint in CONSTRAINTS.items():
+        assert get_constraint(name) is constraint
+        assert get_constraint(constraint) is constraint
+    for unknown in ("parity", None, 3, ["equalized_odds"]):
+        with pytest.raises(InvalidInputError, match=r"one of \['demographic_parity', .*, got "):
+            get_constraint(unknown)
+
+
+def test_the_parts_of_a_balanced_constraint_sum_to_its_surrogate() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(80, generator=generator, dtype=torch.float64)
+    y = (torch.rand(80, generator=generator) < 0.5).double()
+    groups = encode_groups(torch.arange(80) % 2)
+    balanced = CONSTRAINTS["equalized_odds_balanced"]
+    value, gradient = balanced.gradient(z, y, groups, LOSSES["binary_cross_entropy"], 2.0)
+    parts = balanced.part_gradients(z, y, groups, LOSSES["binary_cross_entropy"], 2.0)
+    assert len(parts) == 2
+    assert sum(part for part, _ in parts) == pytest.approx(value)
+    assert torch.allclose(sum(g for _, g in parts), gradient)
+    alone = CONSTRAINTS["demographic_parity"]
+    assert len(alone.part_gradients(z, y, groups, LOSSES["binary_cross_entropy"], 1.0)) == 1

@@ -1,0 +1,118 @@
+"""The demo as a person runs it, on the real Adult files."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import fairij
+from fairij.cli import app
+from fairij.demo import REPORTED, Demo, run_demo, write_demo
+from fairij.training import mlp, train_mlp
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    out = tmp_path_factory.mktemp("demo") / "out"
+    result = runner.invoke(app, ["demo", "--out", str(out), "--seed", "0"])
+    assert result.exit_code == 0, result.output
+    assert "UCI Adult, official test set" in result.output
+    assert "report.html" in result.output
+    return out
+
+
+def test_the_summary_has_every_figure_and_the_gap_is_gone(folder: Path) -> None:
+    summary = json.loads((folder / "summary.json").read_text())
+    for when in ("before", "after"):
+        for part in ("validation", "test"):
+            assert set(summary[when][part]) == set(REPORTED)
+            assert all(0 <= value <= 2 for value in summary[when][part].values())
+    assert set(summary["seconds"]) == {"train", "mitigate"}
+    assert summary["rows"] == {"train": 21815, "validation": 10746, "test": 16281}
+    before, after = summary["before"]["test"], summary["after"]["test"]
+    assert before["demographic_parity_difference"] > 0.15
+    assert after["demographic_parity_difference"] < 0.03
+    assert after["accuracy"] > 0.82
+
+
+def test_the_folder_holds_the_page_the_plots_and_a_usable_edit(folder: Path) -> None:
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        "candidates.csv", "candidates.png", "candidates.svg", "edit.safetensors",
+        "influence.png", "influence.svg", "rates.png", "rates.svg", "report.html", "summary.json",
+    }  # fmt: skip
+    text = (folder / "report.html").read_text()
+    assert "official test set" in text
+    assert not re.search(r"<(script|link)[^>]+(src|href)=", text)  # needs no network
+    assert len(text) < 5_000_000
+    table = pd.read_csv(folder / "candidates.csv")
+    assert {"k", "scale", "damping", "gap", "accuracy", "pareto"} <= set(table.columns)
+    edit = fairij.Edit.load(folder / "edit.safetensors")
+    assert len(edit.dropped) == edit.settings["k"]
+    with pytest.raises(fairij.errors.WrongModelError):
+        edit.apply(mlp(106))
+
+
+def test_nothing_is_overwritten_without_force(folder: Path) -> None:
+    before = (folder / "summary.json").read_bytes()
+    result = runner.invoke(app, ["demo", "--out", str(folder)])
+    assert result.exit_code == 2
+    assert "--force" in result.output
+    assert (folder / "summary.json").read_bytes() == before
+
+
+def test_a_failed_write_leaves_the_earlier_folder_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.warns(fairij.errors.NotStationaryWarning):  # one epoch is far from a minimum
+        demo = run_demo(seed=1, constraint="equal_opportunity", epochs=1)
+    assert isinstance(demo, Demo)
+
+    def full_disk(*args: object, **kwargs: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = sorted(path.name for path in folder.iterdir())
+    monkeypatch.setattr("fairij.demo.save_chart", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        write_demo(demo, folder, force=True)
+    assert sorted(path.name for path in folder.iterdir()) == before
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--constraint", "fairness"], "must be one of demographic_parity"),
+        (["--data-home", "/proc/nowhere"], "error:"),
+    ],
+)
+def test_bad_arguments_give_one_clear_line(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    result = runner.invoke(app, ["demo", "--out", str(tmp_path / "new"), *arguments])
+    assert result.exit_code in (1, 2)
+    assert message in result.output
+    assert not (tmp_path / "new").exists()
+
+
+def test_version() -> None:
+    assert runner.invoke(app, ["--version"]).output == f"fairij {fairij.__version__}\n"
+
+
+def test_training_is_repeatable_and_leaves_the_global_generator_alone() -> None:
+    X, y = torch.randn(64, 3), torch.ones(64).bernoulli(0.5)
+    torch.manual_seed(7)
+    state = torch.get_rng_state()
+    first = train_mlp(X, y, X, y, hidden=4, epochs=2, seed=3)
+    assert torch.equal(torch.get_rng_state(), state)
+    second = train_mlp(X, y, X, y, hidden=4, epochs=2, seed=3)
+    assert torch.equal(first[0].weight, second[0].weight)

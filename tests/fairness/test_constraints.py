@@ -208,10 +208,10 @@ def test_the_parts_of_a_balanced_constraint_sum_to_its_surrogate() -> None:
     y = (torch.rand(80, generator=generator) < 0.5).double()
     groups = encode_groups(torch.arange(80) % 2)
     balanced = CONSTRAINTS["equalized_odds_balanced"]
-    value, gradient = balanced.gradient(z, y, groups, LOSSES["binary_cross_entropy"], 2.0)
-    parts = balanced.part_gradients(z, y, groups, LOSSES["binary_cross_entropy"], 2.0)
+    value, gradient = balanced.gradient(z, y, groups, BINARY, 2.0)
+    parts = balanced.part_gradients(z, y, groups, BINARY, 2.0)
     assert len(parts) == 2
     assert sum(part for part, _ in parts) == pytest.approx(value)
     assert torch.allclose(sum(g for _, g in parts), gradient)
     alone = CONSTRAINTS["demographic_parity"]
-    assert len(alone.part_gradients(z, y, groups, LOSSES["binary_cross_entropy"], 1.0)) == 1
+    assert len(alone.part_gradients(z, y, groups, BINARY, 1.0)) == 1

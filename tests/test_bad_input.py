@@ -23,6 +23,7 @@ from fairij.errors import (
     NotStationaryWarning,
     SmallGroupWarning,
 )
+from fairij.losses import SquaredError
 
 DATA = problem()
 
@@ -273,6 +274,20 @@ def test_text_labels_in_regression() -> None:
         "`y_val` must vary so that R^2 is defined, but all of it is 2.5",
         "add validation rows",
     )
+
+
+def test_labels_outside_the_domain_of_a_loss_of_ones_own() -> None:
+    class Positive(SquaredError):  # noqa: N818
+        name = "positive"
+
+        def check(self, z: Tensor, y: Tensor) -> None:
+            if bool((y < 0).any()):
+                raise InvalidInputError(f"positive needs labels of at least 0, got {y.min()}.")
+
+    real = problem("real")
+    settings = {"estimator": fitted("real"), "loss": Positive(), "constraints": "mean_prediction"}
+    says(complaint(settings.copy(), y=real.y, y_val=abs(real.y_val)), "positive needs labels")
+    says(complaint(settings.copy(), y=abs(real.y), y_val=real.y_val), "positive needs labels")
 
 
 # --- lengths ----------------------------------------------------------------------------------

@@ -335,3 +335,12 @@ def test_sequential_stops_at_the_first_k_that_does_not_improve(step: int, scale:
     np.testing.assert_allclose(table["gap"], gaps, rtol=1e-9)
     if step == 1 and scale == 0.2:
         assert len(gaps) > 17  # past the first chunk of right-hand sides
+
+
+def test_sequential_takes_no_change_for_no_improvement() -> None:
+    # so small a step flips no prediction: the hard gap stays as it was
+    case = make_case("mlp")
+    search = Sequential(scales=(1e-9,))
+    table = run(case, search, np.arange(30), "demographic_parity", three_groups(40))
+    assert table["gap"][0] == table["gap"][1]
+    assert table["k"].tolist() == [0, 1]

@@ -43,7 +43,10 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the page, plots, summary and edit.")],
     seed: Annotated[int, typer.Option(help="Of the split and the training.")] = 0,
     constraint: Annotated[
-        str, typer.Option(help="demographic_parity, equalized_odds or equal_opportunity.")
+        str,
+        typer.Option(
+            help="demographic_parity, equal_opportunity, equalized_odds or equalized_odds_balanced."
+        ),
     ] = "demographic_parity",
     data_home: Annotated[
         Path | None, typer.Option(help="Where data files are kept; default as for the loaders.")

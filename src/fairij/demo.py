@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from torch import nn
 
 from fairij._version import __version__
@@ -26,6 +27,7 @@ from fairij.training import train_mlp
 GAP_METRIC = {
     "demographic_parity": "demographic_parity_difference",
     "equalized_odds": "equalized_odds_sum",
+    "equalized_odds_balanced": "equalized_odds_sum",
     "equal_opportunity": "equal_opportunity_difference",
 }
 REPORTED = (
@@ -86,14 +88,14 @@ class Demo:
     def answer(self) -> str:
         metric = GAP_METRIC[self.constraint]
         before, after = (self.audits[when]["test"] for when in ("before", "after"))
-        dropped = len(self.mitigator.dropped_)
+        edit, rows = self.mitigator.edit_.settings, len(self.splits.train)
         return (
             f"Asked to lower the {self.constraint.replace('_', ' ')} gap between "
-            f"{' and '.join(self.splits.groups)}, the edit moved the model as if "
-            f"{dropped} of {len(self.splits.train)} training rows had weighed less or nothing. "
-            f"On the official test set the gap went from {before[metric]:.3f} to "
-            f"{after[metric]:.3f} and accuracy from {before['accuracy']:.4f} to "
-            f"{after['accuracy']:.4f}."
+            f"{' and '.join(self.splits.groups)}, the edit moved the parameters "
+            f"{edit['scale']:g} times as far as leaving out {edit['k']} of the {rows} training "
+            "rows would, without training again. On the official test set the gap went from "
+            f"{before[metric]:.3f} to {after[metric]:.3f} and accuracy from "
+            f"{before['accuracy']:.4f} to {after['accuracy']:.4f}."
         )
 
 
@@ -130,8 +132,6 @@ def run_demo(
 
 
 def _audit(module: nn.Module, part: Split, groups: tuple[str, ...]) -> Audit:
-    import torch
-
     with torch.no_grad():
         predicted = (module(torch.from_numpy(part.X))[:, 0] > 0).numpy().astype(int)
     named = [groups[code] for code in part.s]

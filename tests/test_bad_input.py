@@ -135,6 +135,10 @@ def test_masked_features() -> None:
     )
 
 
+def test_complex_features() -> None:
+    says(complaint(X=DATA.X + 1j), "`X` must be real numbers, got complex", "parts as columns")
+
+
 def test_text_features() -> None:
     X = frame(DATA.X).astype(object)
     X["hours"] = "many"
@@ -407,8 +411,14 @@ def test_a_group_with_one_row() -> None:
     says(
         complaint(sensitive_features_val=groups),
         "Every group needs at least two validation rows; found 1 of 'x'",
-        "Add validation rows, merge groups, or choose another constraint",
+        "Add validation rows, merge groups (cut a continuous attribute into ranges), or choose",
     )
+
+
+def test_a_continuous_attribute_is_no_group() -> None:
+    message = complaint(sensitive_features_val=DATA.X_val[:, 0])
+    says(message, "and 474 more like these", "cut a continuous attribute into ranges")
+    assert len(message) < 500
 
 
 @pytest.mark.parametrize(("constraint", "label"), [("equal_opportunity", 1), ("equalized_odds", 0)])
@@ -500,6 +510,15 @@ def test_no_editable_parameters() -> None:
         "`parameters` pattern 'head.*' matches no parameter",
         "there are: 0.weight, 0.bias, 2.weight, 2.bias",
     )
+
+
+def test_features_that_the_model_does_not_take() -> None:
+    says(
+        complaint(X=DATA.X[:, :3], X_val=DATA.X_val[:, :3]),
+        "The model must take `X` as it is given, but it says: mat1 and mat2 shapes",
+        "Give the features that it was trained on",
+    )
+    says(complaint(X={"rows": DATA.X}, X_val={"rows": DATA.X_val}), "keyword argument 'rows'")
 
 
 def test_outputs_of_a_strange_shape() -> None:
@@ -618,7 +637,11 @@ NUMBERS = ["high", None, [1.0], float("nan"), float("inf")]
         ("solver", ["lu", None, 3, Woodbury], f"`solver` must be one of {sorted(SOLVERS)}"),
         ("search", ["random", None, Grid], "`search` must be one of ['all_positive', 'grid', 'seq"),
         ("selection", ["best", None], "`selection` must be one of ['lowest_gap'], AccuracyBudget("),
-        ("loss", ["hinge"], f"`loss` must be one of {sorted(LOSSES)}, 'auto' or a"),
+        (
+            "loss",
+            ["hinge", None, SquaredError],
+            f"`loss` must be one of {sorted(LOSSES)}, 'auto' or a",
+        ),
         ("temperature", [0, -1.0, *NUMBERS], "`temperature` must be a number, above 0 and finite"),
         ("weight_decay", [-1e-3, *NUMBERS], "`weight_decay` must be a number, at least 0 and fin"),
         ("confidence", [0, 1, 95, *NUMBERS], "`confidence` must be a number, above 0 and below 1"),

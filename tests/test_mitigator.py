@@ -597,6 +597,15 @@ def test_features_in_any_form(data: Problem, parity: FairIJ, form: str) -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore::fairij.errors.FairIJWarning")  # few rows are left
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_of_any_form_can_be_split_off(data: Problem, form: str) -> None:
+    plain = fair().fit(data.X, data.y, sensitive_features=data.sex)
+    model = fair().fit(FORMS[form](data.X.copy()), data.y, sensitive_features=data.sex)
+    np.testing.assert_allclose(model.influence_, plain.influence_, rtol=1e-4, atol=1e-7)
+    assert model.dropped_.tolist() == plain.dropped_.tolist()
+
+
 @pytest.mark.parametrize(
     "form", [lambda v: v.tolist(), pd.Series, lambda v: v[:, None], lambda v: v.astype(object)]
 )
@@ -617,7 +626,8 @@ def test_tensor_labels(data: Problem, parity: FairIJ) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high"), [("no", "yes"), (-1, 1), (1, 2), (False, True), (0.0, 1.0), (10, 9.0)]
+    ("low", "high"),
+    [("no", "yes"), (-1, 1), (-1, 0), (1, 2), (False, True), (0.0, 1.0), (10, 9.0)],
 )
 def test_two_classes_by_any_name(data: Problem, parity: FairIJ, low: Any, high: Any) -> None:
     # the larger name is the positive class, as in scikit-learn
@@ -630,6 +640,25 @@ def test_two_classes_by_any_name(data: Problem, parity: FairIJ, low: Any, high: 
     assert predicted.tolist() == names[parity.predict(data.X_val)].tolist()
     assert model.score(data.X_val, names[data.y_val]) == parity.score(data.X_val, data.y_val)
     assert model.after_.to_dict() == pytest.approx(parity.after_.to_dict())
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_validation_rows_of_one_class(data: Problem, label: int) -> None:
+    kept = data.y_val == label
+    words = np.array(["no", "yes"])
+    model = data.fit(
+        fair(),
+        y=words[data.y],
+        X_val=data.X_val[kept],
+        y_val=words[data.y_val[kept]],
+        sensitive_features_val=data.sex_val[kept],
+    )
+    said_yes = model.predict(data.X_val[kept]) == "yes"
+    female = data.sex_val[kept] == "f"
+    gap = abs(said_yes[female].mean() - said_yes[~female].mean())
+    assert model.after_["demographic_parity_difference"] == pytest.approx(gap)
+    rates = model.after_.by_group["selection_rate"]
+    assert rates["f"] == pytest.approx(said_yes[female].mean())
 
 
 def test_three_classes_by_name() -> None:
@@ -1081,9 +1110,11 @@ def test_every_solver_lowers_the_gap(data: Problem, solver: Any, curvature: str)
 
 def test_verbose(data: Problem, capsys: pytest.CaptureFixture[str]) -> None:
     data.fit(fair(verbose=False))
-    data.fit(fair(verbose="auto"))
+    data.fit(fair(verbose="auto"))  # no terminal here
     out, err = capsys.readouterr()
     assert out == err == ""
+    data.fit(fair(verbose=True))
+    assert capsys.readouterr().out == ""
 
 
 def test_batches_do_not_matter(data: Problem, parity: FairIJ) -> None:

@@ -17,6 +17,8 @@ from fairij.fairness import arrays
 from fairij.fairness.constraints import CONSTRAINTS, Constraint
 from fairij.fairness.groups import Groups
 from fairij.losses import Loss, get_loss, infer_loss
+from fairij.models.base import Editable
+from fairij.models.rows import n_rows, take_rows
 
 SMALL_CELL = 30
 
@@ -102,6 +104,19 @@ def _encode(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
     return place.astype(np.int64)
 
 
+def check_runs(name: str, editable: Editable, X: Any) -> None:
+    """Raise unless the model takes rows like these; two of them are tried."""
+    try:
+        editable.outputs(take_rows(X, np.arange(min(2, n_rows(X)))))
+    except (InvalidInputError, torch.OutOfMemoryError):
+        return  # told more fully once all rows are run
+    except (RuntimeError, TypeError, IndexError, KeyError) as error:
+        raise InvalidInputError(
+            f"The model must take `{name}` as it is given, but it says: {error}. Give the features "
+            "that it was trained on, prepared in the same way."
+        ) from error
+
+
 def check_outputs(name: str, z: Tensor) -> None:
     bad = ~torch.isfinite(z.flatten(1) if z.ndim > 1 else z[:, None]).all(1)
     if bool(bad.any()):
@@ -165,17 +180,20 @@ def _check_sizes(cells: dict[str, int], given_label: bool, stacklevel: int) -> N
         raise InvalidInputError(
             "Every group needs at least two validation rows"
             + (" of each label that the constraint looks at" if given_label else "")
-            + "; found "
-            + ", ".join(f"{n} of {name!r}" for name, n in few.items())
-            + ". Add validation rows, merge groups, or choose another constraint."
+            + f"; found {_listed(few)}. Add validation rows, merge groups (cut a continuous "
+            "attribute into ranges), or choose another constraint."
         )
     small = {name: n for name, n in cells.items() if n < SMALL_CELL}
     if small:
         warnings.warn(
-            "Few validation rows: "
-            + ", ".join(f"{n} of {name!r}" for name, n in small.items())
-            + f". Rates over fewer than {SMALL_CELL} rows are very uncertain; see the intervals "
-            "in `before_` and `after_`.",
+            f"Few validation rows: {_listed(small)}. Rates over fewer than {SMALL_CELL} rows are "
+            "very uncertain; see the intervals in `before_` and `after_`.",
             SmallGroupWarning,
             stacklevel=stacklevel + 1,
         )
+
+
+def _listed(cells: dict[str, int], most: int = 6) -> str:
+    some = [f"{n} of {name!r}" for name, n in list(cells.items())[:most]]
+    more = len(cells) - len(some)
+    return ", ".join(some) + (f" and {more} more like these" if more else "")

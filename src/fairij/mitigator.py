@@ -31,8 +31,8 @@ from fairij.inputs import (
     vector,
     whole_number,
 )
-from fairij.labels import check_constraint, encode_labels
-from fairij.losses import LOSSES, Loss
+from fairij.labels import check_constraint, check_runs, encode_labels
+from fairij.losses import LOSSES, Loss, get_loss
 from fairij.mitigation import Drop, Mitigation, Outcome, Reuse, Rows, Settings
 from fairij.models import adapt
 from fairij.models.base import Editable
@@ -154,6 +154,7 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         else:
             data = Data.given(X, y, sample_weight, X_val, y_val, sensitive_features_val)
         editable = self._adapt(self.estimator, self.parameters)
+        check_runs("X", editable, data.X)
         model = editable.linearize(data.X)
         with speaking_of("X_val"):
             z_val = editable.outputs(data.X_val)
@@ -255,6 +256,9 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         number_between("weight_decay", self.weight_decay, 0, including_low=True)
         one_of("verbose", self.verbose, (True, False, "auto"))
         get_constraint(self.constraints)
+        if not (isinstance(self.loss, str) and self.loss == "auto"):
+            allowed = f"one of {sorted(LOSSES)}, 'auto' or a loss object"
+            has_method("loss", get_loss(self.loss), "slope", allowed)
         solver = has_method(
             "solver",
             get_solver(self.solver),
@@ -322,7 +326,7 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         predicted = self.loss_.predict(editable.outputs(rows.X, theta)).cpu().numpy()
         take: Any = audit if self.loss_.is_classification else audit_regression
         truth = rows.y.cpu().numpy()
-        if self.loss_.is_classification:
+        if len(self.classes_) > 2:  # of two, 1 is the positive one whatever its name
             predicted, truth = self.classes_[predicted], self.classes_[truth.astype(int)]
         named = np.array(rows.groups.names, dtype=object)[rows.groups.codes]
         return take(

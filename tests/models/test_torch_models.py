@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -55,6 +57,21 @@ def test_graphs_are_kept_within_the_memory_limit_only() -> None:
     assert len(one_batch._kept) == 0
     r = random(len(case.theta))
     assert torch.allclose(none.jvp(r), all_.jvp(r), atol=1e-14)
+
+
+def test_graphs_are_freed_with_the_linearisation() -> None:
+    """Without waiting for the garbage collector: they are most of the memory that is used."""
+    case = make_case("mlp")
+    gc.disable()
+    try:
+        linear = adapt(case.module).linearize(case.X)
+        linear.vjp(linear.jvp(random(len(case.theta))))
+        graph = weakref.ref(linear._kept[0])
+        assert graph() is not None
+        del linear
+        assert graph() is None
+    finally:
+        gc.enable()
 
 
 def test_a_linearisation_can_be_used_many_times(case: Case) -> None:

@@ -152,6 +152,11 @@ def _numeric(X: Any, name: str) -> np.ndarray[Any, Any]:
             f"`{name}` must not have masked values; fill them first, as in `{name}.filled(...)`."
         )
     array = np.asarray(X)
+    if array.dtype.kind == "c":
+        raise InvalidInputError(
+            f"`{name}` must be real numbers, got {array.dtype}: take real and imaginary parts as "
+            "columns of their own."
+        )
     if array.dtype.kind == "f":
         return array if array.itemsize <= 8 else array.astype(np.float64)
     if array.dtype.kind not in "iub":

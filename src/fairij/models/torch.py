@@ -174,7 +174,10 @@ class TorchLinearization:
             self._kept[i] = self._graph_of(batch, True)
 
     def _graph_of(self, batch: Any, with_jvp: bool) -> Graph:
-        graph = Graph(lambda p: self._model.call(p, batch), self._parameters, self.mode)
+        model = (
+            self._model
+        )  # a graph that held `self` would keep itself alive until a full collection
+        graph = Graph(lambda p: model.call(p, batch), self._parameters, self.mode)
         if with_jvp:
             graph.prepare_jvp()
         return graph

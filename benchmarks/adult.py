@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fairij import AccuracyBudget, FairIJ, Grid, __version__, audit
+from fairij import AccuracyBudget, FairIJ, Grid, LowestGap, __version__, audit
 from fairij.datasets import Split, Splits, adult_splits
 from fairij.training import train_mlp
 
@@ -28,6 +28,10 @@ SEEDS = range(10)
 WORKERS = 2
 METHODS: dict[str, dict[str, Any]] = {
     "demographic_parity": {"constraints": "demographic_parity"},
+    "demographic_parity, slack 0.005": {
+        "constraints": "demographic_parity",
+        "selection": LowestGap(slack=0.005),
+    },
     "equalized_odds": {"constraints": "equalized_odds"},
     "equalized_odds, T=3": {"constraints": "equalized_odds", "temperature": 3.0},
     "equalized_odds_balanced": {

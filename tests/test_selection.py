@@ -131,3 +131,12 @@ def test_unknown_rules(rule: Any) -> None:
         get_selection(rule)
     for name in [*RULES, "AccuracyBudget(...)", "TargetGap(...)", repr(rule)]:
         assert name in str(caught.value)
+
+
+def test_slack_trades_a_little_gap_for_performance() -> None:
+    gap, performance = np.array([0.2, 0.0, 0.004, 0.03]), np.array([0.85, 0.80, 0.83, 0.84])
+    assert LowestGap().choose(gap, performance, before=0.85) == 1
+    assert LowestGap(slack=0.004).choose(gap, performance, before=0.85) == 2
+    assert LowestGap(slack=0.05).choose(gap, performance, before=0.85) == 3
+    with pytest.raises(InvalidInputError, match=r"`slack` must be a distance.*got -1"):
+        LowestGap(slack=-1)

@@ -25,10 +25,24 @@ class Selection(Protocol):
 
 @dataclass(frozen=True)
 class LowestGap:
-    """The paper's rule: the smallest gap; among equals, the best performance."""
+    """The paper's rule: the smallest gap; among equals, the best performance.
+
+    Gaps are measured on a sample, so the very smallest is partly luck. With ``slack`` the best
+    performance among all gaps within that distance of the smallest is taken.
+    """
+
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.slack >= 0:
+            raise InvalidInputError(
+                f"`slack` must be a distance between gaps, at least 0; got {self.slack}."
+            )
 
     def choose(self, gap: Array, performance: Array, *, before: float) -> int:
-        return _best(gap, performance, np.ones(len(gap), dtype=bool))
+        if self.slack == 0:
+            return _best(gap, performance, np.ones(len(gap), dtype=bool))
+        return _best(-performance, -gap, gap <= gap.min() + self.slack + ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -92,8 +106,9 @@ def get_selection(rule: str | Selection) -> Selection:
         return RULES[rule]
     if isinstance(rule, (str, type)) or not callable(getattr(rule, "choose", None)):
         raise InvalidInputError(
-            f"`selection` must be one of {sorted(RULES)}, AccuracyBudget(...), TargetGap(...) or "
-            f"an object with a `choose` method; got {rule!r}."
+            f"`selection` must be one of {sorted(RULES)}, LowestGap(slack=...), "
+            "AccuracyBudget(...), TargetGap(...) or an object with a `choose` "
+            f"method; got {rule!r}."
         )
     return rule
 

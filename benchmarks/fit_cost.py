@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fairij import FairIJ, Grid
+from fairij import FairIJ
 from fairij.datasets import adult_splits
 from fairij.training import train_mlp
 
@@ -24,7 +24,7 @@ def run(seed: int = 0, repeats: int = 3) -> dict[str, Any]:
         times = []
         for _ in range(repeats):
             start = perf_counter()
-            fair = FairIJ(model, search=Grid(points=41), verbose=False).fit(
+            fair = FairIJ(model, verbose=False).fit(
                 train.X,
                 train.y,
                 X_val=validation.X,

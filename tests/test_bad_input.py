@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import torch
-from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor, nn
 
 from biased import L2, QUICK, Problem, fair, fitted, mlp, problem
@@ -487,7 +487,7 @@ def test_a_group_of_two_survives_a_split() -> None:
 # --- the model --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [LogisticRegression(), None, "model", mlp])
+@pytest.mark.parametrize("model", [KNeighborsClassifier(), None, "model", mlp])
 def test_a_model_of_no_known_family(model: Any) -> None:
     says(
         complaint({"estimator": model}),

@@ -50,8 +50,12 @@ class GGN:
 
     def product(self, v: Tensor) -> Tensor:
         o = self.objective
-        curved = o.loss.curve(o.model.outputs, o.model.jvp(v))
-        return o.model.vjp(scale_rows(curved, o.weights)) + o.l2 * v
+        z = o.model.outputs
+
+        def middle(moved: Tensor, rows: slice) -> Tensor:
+            return scale_rows(o.loss.curve(z[rows], moved), o.weights[rows])
+
+        return o.model.sandwich(v, middle) + o.l2 * v
 
     def root_rows(self, index: Tensor) -> Tensor:
         o = self.objective
@@ -73,9 +77,13 @@ class EmpiricalFisher:
     def product(self, v: Tensor) -> Tensor:
         o = self.objective
         slope = o.loss.slope(o.model.outputs, o.y)
-        along = slope * o.model.jvp(v)
-        inner = along if along.ndim == 1 else along.sum(-1, keepdim=True)
-        return o.model.vjp(scale_rows(slope * inner, o.weights)) + o.l2 * v
+
+        def middle(moved: Tensor, rows: slice) -> Tensor:
+            along = slope[rows] * moved
+            inner = along if along.ndim == 1 else along.sum(-1, keepdim=True)
+            return scale_rows(slope[rows] * inner, o.weights[rows])
+
+        return o.model.sandwich(v, middle) + o.l2 * v
 
     def root_rows(self, index: Tensor) -> Tensor:
         o = self.objective

@@ -26,6 +26,7 @@ from fairij.models.rows import n_rows, take_rows
 
 FORMAT = "fairij.edit/1"
 HASHED_ROWS = 100_000
+DENSE_BYTES = 2**26
 UNSEALED = "0" * 64
 
 
@@ -201,11 +202,19 @@ def data_fingerprint(X: Any, y: Any) -> str:
         sample = part if step == 1 else take_rows(part, np.arange(0, rows, step))
         if isinstance(sample, Tensor):
             sample = sample.detach().cpu().numpy()
-        if hasattr(sample, "toarray"):
-            sample = sample.toarray()
-        array = np.asarray(sample)
-        if array.dtype.kind == "O":
-            array = array.astype(str)
-        digest.update(f"{array.shape} {array.dtype}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+        for array in _entries(sample) if hasattr(sample, "toarray") else [np.asarray(sample)]:
+            if array.dtype.kind == "O":
+                array = array.astype(str)
+            digest.update(f"{array.shape} {array.dtype}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def _entries(X: Any) -> list[NDArray[Any]]:
+    """A sparse matrix as if it were dense; a large one as its entries and their places."""
+    if X.shape[0] * X.shape[-1] * X.dtype.itemsize <= DENSE_BYTES:
+        return [X.toarray()]
+    csr = X.tocsr(copy=True)
+    csr.sum_duplicates()
+    csr.eliminate_zeros()
+    return [csr.data, csr.indices.astype(np.int64), csr.indptr.astype(np.int64)]

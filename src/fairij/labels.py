@@ -34,9 +34,17 @@ class Labels:
 
 
 def encode_labels(
-    z: Tensor, z_val: Tensor, y: NDArray[Any], y_val: NDArray[Any], loss: str | Loss
+    z: Tensor,
+    z_val: Tensor,
+    y: NDArray[Any],
+    y_val: NDArray[Any],
+    loss: str | Loss,
+    known: NDArray[Any] | None = None,
 ) -> Labels:
-    """Labels of training and validation rows for a model with these outputs."""
+    """Labels of training and validation rows for a model with these outputs.
+
+    ``known`` are the class labels in the order of the outputs, where the model tells them.
+    """
     check_outputs("X", z)
     check_outputs("X_val", z_val)
     named = None if isinstance(loss, str) and loss == "auto" else get_loss(loss)
@@ -50,7 +58,7 @@ def encode_labels(
                 "add validation rows."
             )
     else:
-        classes = class_labels(y, z)
+        classes = class_labels(y, z) if known is None else np.asarray(known)
         encoded = [_encode(name, values, classes) for name, values in both]
     train, validation = (torch.as_tensor(v, dtype=z.dtype, device=z.device) for v in encoded)
     chosen = named or infer_loss(z, train)

@@ -190,19 +190,20 @@ class Mitigation:
         Candidates are solved loosely. So the one selected is solved again and judged anew, until
         it is selected still: what was judged is what is returned.
         """
+        judged: set[int] = set()
         while True:
             chosen = self._select(table)
-            k, damping = int(table["k"][chosen]), float(table["damping"][chosen])
-            trial = _trial_at(trials, damping)
-            if k == 0 or k in trial.solved:
+            k, scale = int(table["k"][chosen]), float(table["scale"][chosen])
+            if k == 0 or chosen in judged:
                 return chosen
-            with self._timed("edit"):
-                trial.solved[k] = self._solve(trial.inverse, trial.rankings[0].order[:k])
+            trial = _trial_at(trials, float(table["damping"][chosen]))
+            if k not in trial.solved:
+                with self._timed("edit"):
+                    trial.solved[k] = self._solve(trial.inverse, trial.rankings[0].order[:k])
             with self._timed("candidates"):
-                rows = (table["damping"] == damping) & (table["k"] == k)
-                scales = tuple(table.loc[rows, "scale"])
-                for column, values in judge.judge(trial.solved[k].x, scales).items():
-                    table.loc[rows, column] = values
+                for column, values in judge.judge(trial.solved[k].x, (scale,)).items():
+                    table.loc[chosen, column] = values[0]
+            judged.add(chosen)
 
     def _solve(self, inverse: Inverse, dropped: Tensor) -> Solution:
         return inverse.solve(nested_gradients(self.objective, dropped, [len(dropped)])[:, 0])

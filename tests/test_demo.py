@@ -111,8 +111,10 @@ def test_version() -> None:
 def test_training_is_repeatable_and_leaves_the_global_generator_alone() -> None:
     X, y = torch.randn(64, 3), torch.ones(64).bernoulli(0.5)
     torch.manual_seed(7)
+    torch.set_num_threads(2)
     state = torch.get_rng_state()
     first = train_mlp(X, y, X, y, hidden=4, epochs=2, seed=3)
     assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == 2
     second = train_mlp(X, y, X, y, hidden=4, epochs=2, seed=3)
     assert torch.equal(first[0].weight, second[0].weight)

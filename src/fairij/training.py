@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -37,7 +38,7 @@ def train_mlp(
     features, labels, features_val, labels_val = (
         torch.as_tensor(np.asarray(part), dtype=torch.float32) for part in (X, y, X_val, y_val)
     )
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), _one_thread():
         torch.manual_seed(seed)
         module = mlp(features.shape[1], hidden)
         optimiser = torch.optim.Adam(module.parameters(), learning_rate)
@@ -61,3 +62,14 @@ def train_mlp(
 def _accuracy(module: nn.Module, X: Tensor, y: Tensor) -> float:
     with torch.no_grad():
         return float(((module(X)[:, 0] > 0) == (y > 0.5)).float().mean())
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Batches this small gain nothing from more threads, and lose much on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,88 @@
+"""Rivals of Fair-IJ behind one face; a new one is one file and one line here.
+
+``BASELINES[name](constraint=..., ...).fit(model, train, validation)`` gives a `Predictor`. What
+each needs and does is said on its class: ``needs_group_at_test``, ``refits``, ``randomised``,
+``constraints``, ``trade_off``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from fairij.baselines.base import Baseline, Predictor, TradeOff
+from fairij.baselines.erm import ERM
+from fairij.baselines.exponentiated_gradient import ExponentiatedGradient
+from fairij.baselines.fairmixup import FairMixup
+from fairij.baselines.fst import FST
+from fairij.baselines.gapreg import GapReg
+from fairij.baselines.hgr import HGR
+from fairij.baselines.hps import HPS
+from fairij.baselines.in_processing import Recipe
+from fairij.baselines.linear_post import LinearPost
+from fairij.baselines.relaxed_thresholds import RelaxedThresholds
+from fairij.errors import InvalidInputError
+
+BASELINES: dict[str, type[Baseline]] = {
+    method.name: method
+    for method in (
+        ERM,
+        GapReg,
+        FairMixup,
+        HGR,
+        ExponentiatedGradient,
+        FST,
+        LinearPost,
+        HPS,
+        RelaxedThresholds,
+    )
+}
+
+
+def make_baseline(
+    name: str,
+    *,
+    constraint: str | None = None,
+    value: float | None = None,
+    seed: int | None = None,
+    **settings: Any,
+) -> Baseline:
+    """A baseline by name, with ``value`` for the parameter of its trade-off.
+
+    A seed is passed on to those that draw anything, a constraint to those that have one.
+    """
+    if name not in BASELINES:
+        raise InvalidInputError(f"`name` must be one of {sorted(BASELINES)}, got {name!r}.")
+    method: Any = BASELINES[name]
+    fields = {field.name for field in dataclasses.fields(method)}
+    if constraint is not None and "constraint" in fields:
+        settings["constraint"] = constraint
+    if seed is not None and "seed" in fields:
+        settings["seed"] = seed
+    if value is not None:
+        if method.trade_off is None:
+            raise InvalidInputError(
+                f"`value` must be None for {name!r}, which has no trade-off; got {value}."
+            )
+        settings[method.trade_off.parameter] = value
+    baseline: Baseline = method(**settings)
+    return baseline
+
+
+__all__ = [
+    "BASELINES",
+    "ERM",
+    "FST",
+    "HGR",
+    "HPS",
+    "Baseline",
+    "ExponentiatedGradient",
+    "FairMixup",
+    "GapReg",
+    "LinearPost",
+    "Predictor",
+    "Recipe",
+    "RelaxedThresholds",
+    "TradeOff",
+    "make_baseline",
+]

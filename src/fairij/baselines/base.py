@@ -1,0 +1,152 @@
+"""The face of all baselines: frozen settings with ``fit(model, train, validation) -> Predictor``.
+
+Labels are 0 and 1, groups are codes 0 ... G-1, as in `fairij.datasets.Split`. A baseline never
+changes the model that it is given. What a user must know before choosing one stands on its class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from fairij.datasets.splits import Split
+from fairij.errors import InvalidInputError
+from fairij.models import adapt
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+# the truths given which rates are to be equal; None: all rows together
+STRATA: dict[str, tuple[int | None, ...]] = {
+    "demographic_parity": (None,),
+    "equalized_odds": (1, 0),
+    "equal_opportunity": (1,),
+}
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """The parameter that trades accuracy for fairness, and values from one end to the other."""
+
+    parameter: str
+    sweep: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A fitted baseline.
+
+    ``scores(X, s)`` are in [0, 1]. A deterministic predictor says 1 where the score is above one
+    half; a randomised one says 1 with the score as its probability.
+    """
+
+    scores: Callable[[Any, Codes | None], Array]
+    needs_group: bool = False
+    randomised: bool = False
+    seed: int = 0
+
+    def predict(self, X: Any, s: ArrayLike | None = None, *, seed: int | None = None) -> Codes:
+        """Labels (N,); randomised predictors draw them anew for every ``seed``."""
+        chance = self.acceptance(X, s)
+        if not self.randomised:
+            return chance.astype(np.int64)
+        rng = np.random.default_rng(self.seed if seed is None else seed)
+        return (rng.random(len(chance)) < chance).astype(np.int64)
+
+    def predict_proba(self, X: Any, s: ArrayLike | None = None) -> Array:
+        """Scores of both labels (N, 2); those of a randomised predictor are its odds."""
+        positive = self._scores(X, s)
+        return np.stack([1 - positive, positive], 1)
+
+    def acceptance(self, X: Any, s: ArrayLike | None = None) -> Array:
+        """``P(label = 1)`` of each row (N,), over the predictor's own draws: 0 or 1 without any."""
+        scores = self._scores(X, s)
+        return scores if self.randomised else (scores > 0.5).astype(np.float64)
+
+    def expected_counts(self, X: Any, y: ArrayLike, s: ArrayLike) -> Array:
+        """Expected rows by (group, truth, label), as the metrics of ``fairness.counts`` take."""
+        truth, codes = np.asarray(y).astype(np.int64), np.asarray(s).astype(np.int64)
+        chance = self.acceptance(X, codes if self.needs_group else None)
+        cells, size = 2 * codes + truth, 2 * (int(codes.max()) + 1)
+        labels = [np.bincount(cells, weight, size) for weight in (1 - chance, chance)]
+        return np.stack(labels, 1).reshape(-1, 2, 2).astype(np.float64)
+
+    def _scores(self, X: Any, s: ArrayLike | None) -> Array:
+        if not self.needs_group:
+            return self.scores(X, None)
+        if s is None:
+            raise InvalidInputError(
+                "`s` must hold the group of every row: this predictor treats groups apart and "
+                "cannot be used where the group is unknown; got None."
+            )
+        return self.scores(X, np.asarray(s).astype(np.int64))
+
+
+class Baseline(Protocol):
+    """Settings of one method."""
+
+    name: ClassVar[str]
+    needs_group_at_test: ClassVar[bool]
+    refits: ClassVar[bool]  # trains the network's parameters, anew or further
+    randomised: ClassVar[bool]
+    constraints: ClassVar[tuple[str, ...]]
+    trade_off: ClassVar[TradeOff | None]
+
+    def fit(self, model: Any, train: Split, validation: Split) -> Predictor: ...
+
+
+def positive_scores(model: Any, X: Any) -> Array:
+    """``P(y = 1 | x)`` by a fitted model with one logit or two outputs, in double precision."""
+    z = adapt(model).outputs(X).detach().cpu().double()
+    if z.ndim == 2:
+        if z.shape[1] != 2:
+            raise InvalidInputError(
+                f"`model` must have one logit or two outputs a row, got {z.shape[1]}: baselines "
+                "are for two classes."
+            )
+        z = z[:, 1] - z[:, 0]
+    return np.asarray(torch.sigmoid(z).numpy(), dtype=np.float64)
+
+
+def strata_rows(constraint: str, split: Split, *, n_groups: int) -> list[list[Codes]]:
+    """Rows of every group given every truth that the constraint asks about."""
+    cells = []
+    for truth in STRATA[constraint]:
+        inside = np.ones(len(split), bool) if truth is None else split.y == truth
+        groups = [np.flatnonzero(inside & (split.s == g)) for g in range(n_groups)]
+        for g, rows in enumerate(groups):
+            if len(rows) == 0:
+                of_truth = "" if truth is None else f" with y = {truth}"
+                raise InvalidInputError(
+                    f"Every group must have rows{of_truth} for {constraint!r}, but group {g} has "
+                    "none: merge small groups, or give more rows."
+                )
+        cells.append(groups)
+    return cells
+
+
+def count_groups(*splits: Split) -> int:
+    n_groups = max(int(split.s.max()) for split in splits) + 1
+    if n_groups < 2:
+        raise InvalidInputError("`s` must hold at least two groups, got one.")
+    return n_groups
+
+
+def check_constraint(constraint: str, allowed: Sequence[str], method: str) -> None:
+    if constraint not in allowed:
+        raise InvalidInputError(
+            f"`constraint` of {method} must be one of {list(allowed)}, got {constraint!r}."
+        )
+
+
+def check_codes(s: Codes, n_groups: int) -> None:
+    if len(s) and not 0 <= s.min() <= s.max() < n_groups:
+        raise InvalidInputError(
+            f"`s` must hold the groups that were fitted on, 0 to {n_groups - 1}; got {s.min()} to "
+            f"{s.max()}."
+        )

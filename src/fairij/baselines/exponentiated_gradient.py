@@ -1,0 +1,127 @@
+"""The reductions approach (Agarwal et al. 2018), by fairlearn's `ExponentiatedGradient`."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from torch import nn
+
+from fairij.baselines.base import (
+    Array,
+    Codes,
+    Predictor,
+    TradeOff,
+    check_constraint,
+    count_groups,
+    positive_scores,
+    strata_rows,
+)
+from fairij.baselines.in_processing import Recipe, train_module
+from fairij.datasets.splits import Split
+from fairij.inputs import number_between, whole_number
+
+MOMENTS = {
+    "demographic_parity": "DemographicParity",
+    "equalized_odds": "EqualizedOdds",
+    "equal_opportunity": "TruePositiveRateParity",
+}
+SHORT = Recipe(start="model", epochs=10, learning_rate=1e-3, checkpoint="last")
+
+
+@dataclass(frozen=True)
+class ExponentiatedGradient:
+    """A mixture of classifiers, each fitted to reweighted and relabelled training rows.
+
+    Each group's rate is within the tolerance of the rate of all on the training rows, so two
+    groups may differ by twice as much. Every step trains the network once more, which makes
+    this the dearest baseline: the default recipe is short, goes on from the model given and takes
+    larger steps than the others', since a network that hardly moves is no answer to new weights.
+
+    Parameters
+    ----------
+    constraint : the rates that are bounded
+    tolerance : how far each group's rate may be from that of all
+    max_iter : steps, each with one fit or more
+    estimator : a scikit-learn classifier to fit in place of the network
+    recipe : how the network is trained at each step; the last epoch is kept
+    seed : of the training, and of the draws in `predict`
+    """
+
+    constraint: str = "demographic_parity"
+    tolerance: float = 0.01
+    max_iter: int = 20
+    estimator: Any = None
+    recipe: Recipe = field(default_factory=lambda: SHORT)
+    seed: int = 0
+
+    name: ClassVar[str] = "exponentiated_gradient"
+    needs_group_at_test: ClassVar[bool] = False
+    refits: ClassVar[bool] = True
+    randomised: ClassVar[bool] = True
+    constraints: ClassVar[tuple[str, ...]] = tuple(MOMENTS)
+    trade_off: ClassVar[TradeOff | None] = TradeOff(
+        "tolerance", (0.5, 0.1, 0.05, 0.02, 0.01, 0.005, 0.001)
+    )
+
+    def __post_init__(self) -> None:
+        check_constraint(self.constraint, self.constraints, self.name)
+        number_between("tolerance", self.tolerance, 0)
+        whole_number("max_iter", self.max_iter, 1)
+
+    def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
+        try:
+            from fairlearn import reductions
+        except ImportError as error:
+            raise ImportError(
+                "ExponentiatedGradient needs fairlearn: pip install 'fairij[baselines]'."
+            ) from error
+        strata_rows(self.constraint, train, n_groups=count_groups(train, validation))
+        estimator = _Network(model, self.recipe, self.seed)
+        mixture = reductions.ExponentiatedGradient(
+            estimator if self.estimator is None else self.estimator,
+            getattr(reductions, MOMENTS[self.constraint])(difference_bound=self.tolerance),
+            max_iter=self.max_iter,
+        )
+        with warnings.catch_warnings():  # of pandas, about fairlearn's own code
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module="fairlearn")
+            mixture.fit(train.X, train.y.astype(int), sensitive_features=train.s)
+
+        def acceptance(X: Any, s: Codes | None) -> Array:
+            # the odds have no public name in fairlearn; its own examples use this one
+            return np.asarray(mixture._pmf_predict(np.asarray(X))[:, 1], dtype=np.float64)
+
+        return Predictor(acceptance, randomised=True, seed=self.seed)
+
+
+class _Network(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A torch module as a scikit-learn classifier that takes weights."""
+
+    def __init__(self, module: nn.Module, recipe: Recipe, seed: int) -> None:
+        self.module = module
+        self.recipe = recipe
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> _Network:
+        rows = Split(
+            np.asarray(X, dtype=np.float32),
+            np.asarray(y, dtype=np.float32),
+            np.zeros(len(y), dtype=np.int64),
+        )
+        weight = (
+            None
+            if sample_weight is None
+            else torch.as_tensor(np.array(sample_weight), dtype=torch.float32)
+        )
+        self.classes_ = np.array([0, 1])
+        self.module_ = train_module(
+            self.module, rows, rows, recipe=self.recipe, seed=self.seed, weight=weight
+        )
+        return self
+
+    def predict(self, X: Any) -> Codes:
+        return (positive_scores(self.module_, np.asarray(X)) > 0.5).astype(np.int64)

@@ -1,0 +1,109 @@
+"""LinearPost: a linear rule on estimated probabilities (Xian & Zhao 2024), group-blind form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.optimize import linprog
+
+from fairij.baselines.base import (
+    STRATA,
+    Array,
+    Codes,
+    Predictor,
+    TradeOff,
+    check_constraint,
+    count_groups,
+    positive_scores,
+)
+from fairij.baselines.calibration import Calibrated
+from fairij.baselines.group_model import GroupModel
+from fairij.datasets.splits import Split
+from fairij.errors import FairIJError
+from fairij.inputs import number_between
+
+
+@dataclass(frozen=True)
+class LinearPost:
+    """Say 1 where ``2 P(y=1|x) - 1 + sum_{k,g} psi_kg P(s=g, y=k|x) / P(s=g, y=k) > 0``.
+
+    psi are the multipliers of the linear program, over the validation rows' probabilities pi of a
+    1, ``min mean((1 - 2 p) pi)`` subject to ``|mean(w_kg pi) - q_k| <= tolerance / 2`` with
+    ``w_kg(x) = P(s=g, y=k|x) / P(s=g, y=k)``: the expected error, and the gaps of selection rates
+    (all rows together, for parity) or of rates given the truth, each at most the tolerance. Labels
+    and groups of the validation rows are not used: their probabilities stand in, ``P(y|x)`` by the
+    model and ``P(s|x)`` or ``P(s|x, y)`` by a classifier learnt from training rows; at test time
+    no group is seen. Bounds on the label 0 follow from those on the label 1 and are left out;
+    the random noise by which the authors' code breaks ties is left out too, so the rule is
+    deterministic.
+
+    Parameters
+    ----------
+    constraint : the rates whose gaps are bounded
+    tolerance : the largest gap allowed, each, in expectation over the estimated probabilities
+    recalibrate : isotonic regression of the validation labels on the model's scores first
+    learner : scikit-learn classifier for the group, logistic regression if None
+    """
+
+    constraint: str = "demographic_parity"
+    tolerance: float = 0.0
+    recalibrate: bool = False
+    learner: Any = None
+
+    name: ClassVar[str] = "linear_post"
+    needs_group_at_test: ClassVar[bool] = False
+    refits: ClassVar[bool] = False
+    randomised: ClassVar[bool] = False
+    constraints: ClassVar[tuple[str, ...]] = tuple(STRATA)
+    trade_off: ClassVar[TradeOff | None] = TradeOff(
+        "tolerance", (1.0, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.0)
+    )
+
+    def __post_init__(self) -> None:
+        check_constraint(self.constraint, self.constraints, self.name)
+        number_between("tolerance", self.tolerance, 0, including_low=True)
+
+    def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
+        n_groups = count_groups(train, validation)
+        groups = GroupModel.fit(self.constraint, train, n_groups, self.learner)
+        raw = positive_scores(model, validation.X)
+        curve = Calibrated.fit(raw, validation.y) if self.recalibrate else None
+
+        def chances(scores: Array) -> Array:
+            return scores if curve is None else curve(scores)
+
+        positive = chances(raw)
+        joint = groups.joint(validation.X, positive)  # (K, N, G)
+        shares = joint.mean(1, keepdims=True)
+        _, psi = fair_program(positive, joint / shares, self.tolerance)
+
+        def scores(X: Any, s: Codes | None) -> Array:
+            positive = chances(positive_scores(model, X))
+            bonus = np.einsum("kng,kg->n", groups.joint(X, positive) / shares, psi)
+            return np.clip(positive + bonus / 2, 0, 1)
+
+        return Predictor(scores)
+
+
+def fair_program(positive: Array, weights: Array, tolerance: float) -> tuple[Array, Array]:
+    """The optimal pi (N,) and the multipliers psi (K, G), a bonus for saying 1.
+
+    positive : ``P(y = 1 | x)`` (N,); weights : w (K, N, G), of mean one over the rows
+    """
+    n_strata, n, n_groups = weights.shape
+    rates = weights.transpose(0, 2, 1).reshape(-1, n)  # (K G, N)
+    centres = -np.repeat(np.eye(n_strata), n_groups, 0) * n  # q_k, scaled as the sums are
+    side = np.concatenate([rates, centres], 1)
+    found = linprog(
+        np.concatenate([1 - 2 * positive, np.zeros(n_strata)]),
+        np.concatenate([side, -side]),
+        np.full(2 * len(side), n * tolerance / 2),
+        bounds=(0, 1),
+        method="highs",
+    )
+    if found.x is None:
+        raise FairIJError(f"The linear program of LinearPost was not solved: {found.message}")
+    above, below = np.split(found.ineqlin.marginals, 2)  # at most zero
+    return found.x[:n], (above - below).reshape(n_strata, n_groups)

@@ -1,0 +1,171 @@
+"""Thresholds per group with a tolerated gap, by a linear program (Cruz & Hardt 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.optimize import linprog
+from sklearn.metrics import roc_curve
+
+from fairij.baselines.base import (
+    Array,
+    Codes,
+    Predictor,
+    TradeOff,
+    check_codes,
+    check_constraint,
+    count_groups,
+    positive_scores,
+    strata_rows,
+)
+from fairij.datasets.splits import Split
+from fairij.errors import FairIJError
+from fairij.inputs import number_between
+
+
+@dataclass(frozen=True)
+class OperatingPoints:
+    """The corners of one group's ROC hull: say 1 where the score reaches the threshold."""
+
+    thresholds: Array  # (K,), falling; the first is infinite
+    false_positive_rates: Array  # (K,)
+    true_positive_rates: Array  # (K,)
+    share: float  # of the group among all rows
+    positives: float  # share of y = 1 in the group
+
+    @classmethod
+    def of(cls, scores: Array, y: Array, share: float) -> OperatingPoints:
+        x, up, thresholds = roc_curve(y, scores, drop_intermediate=False)
+        corners = _upper_hull(x, up)
+        return cls(thresholds[corners], x[corners], up[corners], share, float(y.mean()))
+
+    @property
+    def selection_rates(self) -> Array:
+        return (
+            self.positives * self.true_positive_rates
+            + (1 - self.positives) * self.false_positive_rates
+        )
+
+    @property
+    def errors(self) -> Array:
+        """The part of all rows' error that falls on this group."""
+        return self.share * (
+            self.positives * (1 - self.true_positive_rates)
+            + (1 - self.positives) * self.false_positive_rates
+        )
+
+
+@dataclass(frozen=True)
+class RelaxedThresholds:
+    """The least error on validation rows of all randomised thresholds per group within a gap.
+
+    Every point under a group's ROC hull is a mixture of the hull's corners, so with a weight for
+    each corner the error, the rates and their gaps are linear, and the optimum is exact: the
+    ceiling of what post-processing with known groups can do. "equalized_odds" bounds the sum of
+    the gaps of true and false positive rates, "equalized_odds_worst_case" the larger (Cruz &
+    Hardt's choice).
+
+    Parameters
+    ----------
+    constraint : the rates whose gap is bounded
+    tolerance : the largest gap allowed on validation rows
+    seed : of the draws in `predict`
+    """
+
+    constraint: str = "demographic_parity"
+    tolerance: float = 0.0
+    seed: int = 0
+
+    name: ClassVar[str] = "relaxed_thresholds"
+    needs_group_at_test: ClassVar[bool] = True
+    refits: ClassVar[bool] = False
+    randomised: ClassVar[bool] = True
+    constraints: ClassVar[tuple[str, ...]] = (
+        "demographic_parity",
+        "equalized_odds",
+        "equalized_odds_worst_case",
+        "equal_opportunity",
+    )
+    trade_off: ClassVar[TradeOff | None] = TradeOff(
+        "tolerance", (1.0, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.0)
+    )
+
+    def __post_init__(self) -> None:
+        check_constraint(self.constraint, self.constraints, self.name)
+        number_between("tolerance", self.tolerance, 0, including_low=True)
+
+    def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
+        n_groups = count_groups(train, validation)
+        strata_rows("equalized_odds", validation, n_groups=n_groups)  # a ROC needs both labels
+        scores = positive_scores(model, validation.X)
+        groups = [
+            OperatingPoints.of(scores[inside], validation.y[inside].astype(float), inside.mean())
+            for inside in (validation.s == g for g in range(n_groups))
+        ]
+        mixtures = best_mixtures(groups, self.constraint, self.tolerance)
+
+        def acceptance(X: Any, s: Codes | None) -> Array:
+            assert s is not None  # `Predictor` asks for it
+            check_codes(s, n_groups)
+            scores, chance = positive_scores(model, X), np.zeros(len(s))
+            for g, (group, weights) in enumerate(zip(groups, mixtures, strict=True)):
+                for threshold, weight in zip(group.thresholds, weights, strict=True):
+                    if weight > 0:
+                        chance += weight * ((s == g) & (scores >= threshold))
+            return np.clip(chance, 0, 1)
+
+        return Predictor(acceptance, needs_group=True, randomised=True, seed=self.seed)
+
+
+def best_mixtures(groups: list[OperatingPoints], constraint: str, tolerance: float) -> list[Array]:
+    """Weights of each group's corners, by a linear program.
+
+    The variables are all weights w and, for each kind of rate, its lowest and highest value:
+    ``min error . w`` subject to ``low <= rate_g . w_g <= high``, a bound on ``high - low`` (or on
+    their sum), and weights that are not negative and sum to one in each group.
+    """
+    kinds = {
+        "demographic_parity": ("selection_rates",),
+        "equal_opportunity": ("true_positive_rates",),
+    }.get(constraint, ("true_positive_rates", "false_positive_rates"))
+    sizes = [len(group.thresholds) for group in groups]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    n_weights, n = int(starts[-1]), int(starts[-1]) + 2 * len(kinds)
+    bounded, limits = [], []
+    gaps = np.zeros((len(kinds), n))
+    for k, kind in enumerate(kinds):
+        low, high = n_weights + 2 * k, n_weights + 2 * k + 1
+        gaps[k, [high, low]] = 1, -1
+        for g, group in enumerate(groups):
+            rate = np.zeros(n)
+            rate[starts[g] : starts[g + 1]] = getattr(group, kind)
+            bounded += [rate - np.eye(n)[high], np.eye(n)[low] - rate]
+            limits += [0.0, 0.0]
+    folded = gaps if constraint.endswith("worst_case") else gaps.sum(0, keepdims=True)
+    bounded += list(folded)
+    limits += [tolerance] * len(folded)
+    total = np.zeros((len(groups), n))
+    for g in range(len(groups)):
+        total[g, starts[g] : starts[g + 1]] = 1
+    cost = np.concatenate([*(group.errors for group in groups), np.zeros(n - n_weights)])
+    found = linprog(cost, np.array(bounded), limits, total, np.ones(len(groups)), bounds=(0, 1))
+    if found.x is None:
+        raise FairIJError(f"The linear program of the thresholds was not solved: {found.message}")
+    weights = np.clip(found.x[:n_weights], 0, 1)
+    return [w / w.sum() for w in np.split(weights, starts[1:-1])]
+
+
+def _upper_hull(x: Array, y: Array) -> Codes:
+    """Indices of the corners of the least concave curve above points sorted by x, then y."""
+    hull: list[int] = []
+    for i in range(len(x)):
+        while len(hull) > 1:
+            a, b = hull[-2], hull[-1]
+            turn = (x[b] - x[a]) * (y[i] - y[a]) - (y[b] - y[a]) * (x[i] - x[a])
+            if turn < 0:
+                break
+            hull.pop()
+        hull.append(i)
+    return np.array(hull, dtype=np.int64)

@@ -354,7 +354,7 @@ def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[st
         cure = "set requires_grad on some, or pass parameters='all' or a name pattern"
     else:
         listed = isinstance(wanted, Sequence) and not isinstance(wanted, str)
-        patterns = list(wanted) if listed else [wanted]
+        patterns: list[Any] = list(wanted) if listed else [wanted]
         if not all(isinstance(pattern, str) for pattern in patterns) or not patterns:
             raise InvalidInputError(
                 "`parameters` must be 'trainable', 'all', a name, a pattern or several of those; "

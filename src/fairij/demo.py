@@ -22,8 +22,10 @@ from fairij.fairness import Audit, audit
 from fairij.mitigator import FairIJ
 from fairij.report.page import page, save_chart
 from fairij.report.plots import frontier, group_rates, influence_curve
+from fairij.selection import LowestGap
 from fairij.training import train_mlp
 
+SLACK = 0.005  # of validation gap that may be given up for accuracy
 GAP_METRIC = {
     "demographic_parity": "demographic_parity_difference",
     "equalized_odds": "equalized_odds_sum",
@@ -115,7 +117,9 @@ def run_demo(
         train.X, train.y, validation.X, validation.y, seed=seed, epochs=epochs, on_epoch=on_epoch
     )
     trained = time.perf_counter()
-    mitigator = FairIJ(model, constraints=constraint, random_state=seed).fit(
+    mitigator = FairIJ(
+        model, constraints=constraint, selection=LowestGap(slack=SLACK), random_state=seed
+    ).fit(
         train.X,
         train.y,
         X_val=validation.X,

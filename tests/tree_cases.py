@@ -133,7 +133,7 @@ def check_products(model: Any, X: Any, native: Native, *, tolerance: float = 1e-
 def mitigate(model: Any, data: Table, **settings: Any) -> FairIJ:
     defaults: dict[str, Any] = {
         "verbose": False,
-        "search": Grid(points=6, scales=(1.0, 5.0)),
+        "search": Grid(points=12),
         "damping": 1e-2,
     }
     weight = settings.pop("sample_weight", None)
@@ -147,7 +147,8 @@ def mitigate(model: Any, data: Table, **settings: Any) -> FairIJ:
     )
 
 
-def check_gap_falls(fair: FairIJ) -> None:
+def check_gap_falls(fair: FairIJ, *, to: float = 0.5) -> None:
+    """To this part of what it was; the worst of several classes' gaps yields less easily."""
     gaps = fair.candidates_["gap"]
     assert gaps.iloc[0] > 0.05
-    assert gaps.iloc[fair.chosen_] < 0.5 * gaps.iloc[0]
+    assert gaps.iloc[fair.chosen_] < to * gaps.iloc[0]

@@ -147,6 +147,8 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
         Give the rows that the model was trained on, and validation rows with their groups; or
         only training rows with ``sensitive_features``, of which a fraction is then split off.
+        ``sample_weight`` is what the model was fitted with; an estimator's own ``class_weight``
+        is taken into account by itself.
         """
         seed = self._seed()
         choices = self._choices(seed)

@@ -3,18 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from torch import nn
 
 from fairij.errors import InvalidInputError
 from fairij.models.base import Editable, Evaluator, Linearization
+from fairij.models.refused import reason
 from fairij.models.torch import TorchEditable
 
 Family = tuple[str, Callable[[Any], bool], Callable[..., Editable]]
 
+
+def of_class(library: str, *names: str) -> Callable[[Any], bool]:
+    """Whether a model's class, or one it is made from, has such a name; nothing is imported."""
+
+    def recognises(model: Any) -> bool:
+        return any(
+            kind.__name__ in names and kind.__module__.split(".")[0] == library
+            for kind in type(model).__mro__
+        )
+
+    return recognises
+
+
+def lazily(module: str, name: str) -> Callable[..., Editable]:
+    """``name`` of a module of this package, imported when a model is adapted."""
+
+    def make(model: Any, **options: Any) -> Editable:
+        adapter: Editable = getattr(import_module(f"fairij.models.{module}"), name)(
+            model, **options
+        )
+        return adapter
+
+    return make
+
+
+HISTOGRAM = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
+BOOSTED = ("GradientBoostingClassifier", "GradientBoostingRegressor")
+MLP = ("MLPClassifier", "MLPRegressor")
+LINEAR = (
+    "LogisticRegression",
+    "SGDClassifier",
+    "SGDRegressor",
+    "Ridge",
+    "RidgeCV",
+    "LinearRegression",
+)
+
 FAMILIES: list[Family] = [
     ("torch.nn.Module", lambda model: isinstance(model, nn.Module), TorchEditable),
+    (", ".join(LINEAR), of_class("sklearn", *LINEAR), lazily("linear", "LinearEditable")),
+    (", ".join(MLP), of_class("sklearn", *MLP), lazily("perceptron", "PerceptronEditable")),
+    (
+        "LightGBM's Booster, LGBMClassifier, LGBMRegressor",
+        of_class("lightgbm", "Booster", "LGBMModel", "CVBooster"),
+        lazily("_lightgbm", "editable"),
+    ),
+    (
+        "XGBoost's Booster, XGBClassifier, XGBRegressor",
+        of_class("xgboost", "Booster", "XGBModel"),
+        lazily("_xgboost", "editable"),
+    ),
+    (", ".join(HISTOGRAM), of_class("sklearn", *HISTOGRAM), lazily("_histgradient", "editable")),
+    (", ".join(BOOSTED), of_class("sklearn", *BOOSTED), lazily("_gradientboosting", "editable")),
+    ("Pipeline", of_class("sklearn", "Pipeline"), lazily("pipeline", "pipeline")),
+    (
+        "GridSearchCV and its like",
+        of_class("sklearn", "BaseSearchCV"),
+        lazily("pipeline", "search"),
+    ),
+    ("FrozenEstimator", of_class("sklearn", "FrozenEstimator"), lazily("pipeline", "frozen")),
 ]
 
 
@@ -27,9 +87,10 @@ def adapt(model: Any, **options: Any) -> Editable:
         editable: Editable = model
         return editable
     raise InvalidInputError(
-        f"No family of models recognises {type(model).__name__!r}; supported are "
-        f"{', '.join(name for name, _, _ in FAMILIES)}. Anything else can be edited by an object "
-        "with the methods of `fairij.models.Editable`."
+        f"No family of models recognises {type(model).__name__!r}{reason(model)}; supported are "
+        f"{', '.join(name for name, _, _ in FAMILIES)}. For anything else write an adapter: an "
+        "object with the methods of `fairij.models.Editable` (theta, linearize, evaluator, "
+        "outputs, edited, ...), and give that to FairIJ."
     )
 
 

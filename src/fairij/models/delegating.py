@@ -1,0 +1,50 @@
+"""An `Editable` that leaves the work to another, on rows that it prepares first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from fairij.models.base import Editable, Evaluator, Linearization
+
+
+class Delegating:
+    """Everything is the inner `Editable`'s; families say what they prepare and how they are copied.
+
+    What an `Editable` may know beyond the protocol (its loss, classes, penalty) is passed on too.
+    """
+
+    def __init__(self, inner: Editable) -> None:
+        self._inner = inner
+
+    def prepare(self, X: Any) -> Any:
+        return X
+
+    @property
+    def theta(self) -> Tensor:
+        return self._inner.theta
+
+    @property
+    def parameter_names(self) -> list[str]:
+        return self._inner.parameter_names
+
+    def linearize(self, X: Any, *, keep: bool = True) -> Linearization:
+        return self._inner.linearize(self.prepare(X), keep=keep)
+
+    def evaluator(self, X: Any) -> Evaluator:
+        return self._inner.evaluator(self.prepare(X))
+
+    def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
+        return self._inner.outputs(self.prepare(X), theta)
+
+    def edited(self, theta: Tensor) -> Any:
+        return self._inner.edited(theta)
+
+    def frame_fingerprint(self) -> str:
+        return self._inner.frame_fingerprint()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_inner":  # not yet set, as while being copied
+            raise AttributeError(name)
+        return getattr(self._inner, name)

@@ -1,0 +1,48 @@
+"""Well-known models that cannot be edited, by class name, with the reason and the cure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_AFTERWARDS = (
+    "it changes the scores of one or several models after they are made; edit the classifier "
+    "first, then wrap the edited one, as in "
+    "CalibratedClassifierCV(FrozenEstimator(fair.estimator_))"
+)
+_MANY_MODELS = (
+    "it is several models with a loss each, not one; edit them one by one, or train a multinomial "
+    "LogisticRegression"
+)
+_AVERAGED = (
+    "it averages trees that were grown apart, each to fit its own sample, so there is no one "
+    "training loss whose minimum an edit could move; train a boosted ensemble instead, such as "
+    "HistGradientBoostingClassifier"
+)
+_KINKS = "its L1 penalty has no derivative at the zeros it makes; train Ridge instead"
+_NO_SCORE = "its loss gives no probabilities; train LogisticRegression instead"
+
+REFUSED: dict[str, str] = {
+    "CalibratedClassifierCV": _AFTERWARDS,
+    "FixedThresholdClassifier": _AFTERWARDS,
+    "TunedThresholdClassifierCV": _AFTERWARDS,
+    "TransformedTargetRegressor": "its predictions are transformed after they are made; edit its "
+    "`regressor_` on the transformed target",
+    "OneVsRestClassifier": _MANY_MODELS,
+    "OneVsOneClassifier": _MANY_MODELS,
+    "MultiOutputClassifier": _MANY_MODELS,
+    "BaseForest": _AVERAGED,
+    "BaseBagging": _AVERAGED,
+    "Lasso": _KINKS,
+    "LassoCV": _KINKS,
+    "ElasticNet": _KINKS,
+    "ElasticNetCV": _KINKS,
+    "LinearSVC": _NO_SCORE,
+    "RidgeClassifier": _NO_SCORE,
+    "RidgeClassifierCV": _NO_SCORE,
+}
+
+
+def reason(model: Any) -> str:
+    """Why this model is refused, as the end of a sentence; empty where nothing is known."""
+    names = (kind.__name__ for kind in type(model).__mro__)
+    return next((f": {REFUSED[name]}" for name in names if name in REFUSED), "")

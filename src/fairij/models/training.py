@@ -1,0 +1,52 @@
+"""What an `Editable` may know of how its model was trained, asked for by name; all is optional.
+
+* ``loss_name``: the loss it was trained on, a name in `fairij.LOSSES`;
+* ``classes``: the class labels in the order of its outputs;
+* ``row_weights(y, weight)``: sample weights with class weights in them, ``y`` as class indices; or
+  ``label_weights(y)``: only the factors, ``y`` as the user's labels;
+* ``l2(rows, weight_sum)``: its own penalty, ``(D,)``, in ``sum w l / W + sum l2 theta^2 / 2``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairij.models.base import Editable
+
+
+def loss_of(editable: Editable, asked: Any) -> Any:
+    """The loss asked for; where that is "auto", the one that the model was trained on."""
+    if isinstance(asked, str) and asked == "auto":
+        return getattr(editable, "loss_name", None) or asked
+    return asked
+
+
+def classes_of(editable: Editable) -> NDArray[Any] | None:
+    return getattr(editable, "classes", None)
+
+
+def weights_of(
+    editable: Editable, y: Tensor, labels: NDArray[Any], weight: Tensor | None
+) -> Tensor | None:
+    """Sample weights as the model's training had them; None where all rows weigh alike."""
+    if hasattr(editable, "row_weights"):
+        combined: Tensor | None = editable.row_weights(y, weight)
+        return combined
+    factors = editable.label_weights(labels) if hasattr(editable, "label_weights") else None
+    if factors is None:
+        return weight
+    return torch.as_tensor(factors) if weight is None else weight * torch.as_tensor(factors)
+
+
+def l2_of(editable: Editable, rows: int, weight: Tensor | None, weight_decay: float) -> Tensor:
+    """The model's own penalty and the ``weight_decay`` that the user adds, ``()`` or ``(D,)``."""
+    theta = editable.theta
+    given = torch.as_tensor(float(weight_decay), dtype=theta.dtype, device=theta.device)
+    if not hasattr(editable, "l2"):
+        return given
+    own: Tensor = editable.l2(rows, rows if weight is None else float(weight.sum()))
+    return own.to(theta) + given

@@ -1,0 +1,191 @@
+"""scikit-learn's boosted trees: edited copies predict what the engine says."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import (
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+
+from fairij.errors import InvalidInputError
+from fairij.models import adapt
+from tree_cases import (
+    TASKS,
+    Table,
+    check_gap_falls,
+    check_products,
+    check_round_trip,
+    close,
+    mitigate,
+    moved,
+    table,
+)
+
+HISTOGRAM = {"real": HistGradientBoostingRegressor}
+BOOSTED = {"real": GradientBoostingRegressor}
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::fairij.errors.NotStationaryWarning",  # boosting stops short of a minimum
+)
+
+
+def histogram(task: str, data: Table, *, weight: Any = None, **settings: Any) -> Any:
+    kind = HISTOGRAM.get(task, HistGradientBoostingClassifier)
+    return kind(**({"max_iter": 8, "max_leaf_nodes": 7} | settings)).fit(data.X, data.y, weight)
+
+
+def boosted(task: str, data: Table, *, weight: Any = None, **settings: Any) -> Any:
+    kind = BOOSTED.get(task, GradientBoostingClassifier)
+    return kind(**({"n_estimators": 8, "max_depth": 2} | settings)).fit(data.X, data.y, weight)
+
+
+def margins(model: Any, X: Any) -> np.ndarray:
+    return model.decision_function(X) if hasattr(model, "classes_") else model.predict(X)
+
+
+def reload(model: Any) -> Any:
+    file = io.BytesIO()
+    joblib.dump(model, file)
+    file.seek(0)
+    return joblib.load(file)
+
+
+def drawn(seed: int) -> tuple[str, Table, Any, np.random.Generator]:
+    rng = np.random.default_rng(seed)
+    task = TASKS[seed % 3]
+    data = table(task, missing=bool(rng.integers(2)), categories=bool(rng.integers(2)), seed=seed)
+    return task, data, data.weight if rng.integers(2) else None, rng
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_histogram_round_trip_of_random_configurations(seed: int) -> None:
+    task, data, weight, rng = drawn(seed)
+    model = histogram(
+        task,
+        data,
+        weight=weight,
+        max_leaf_nodes=int(rng.integers(2, 24)),
+        max_depth=[None, 1, 4][rng.integers(3)],
+        learning_rate=float(rng.uniform(0.05, 0.5)),
+        l2_regularization=float(rng.choice([0.0, 3.0])),
+        min_samples_leaf=int(rng.integers(1, 40)),
+        max_bins=int(rng.choice([16, 255])),
+        early_stopping=bool(rng.integers(2)),
+        categorical_features="from_dtype",
+        random_state=seed,
+    )
+    check_round_trip(model, data.X_new, margins, reload)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_boosted_round_trip_of_random_configurations(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    task = TASKS[seed % 3]
+    data = table(task, seed=seed)
+    model = boosted(
+        task,
+        data,
+        weight=data.weight if rng.integers(2) else None,
+        max_depth=int(rng.integers(1, 6)),
+        max_leaf_nodes=[None, 9][rng.integers(2)],
+        learning_rate=float(rng.uniform(0.05, 0.5)),
+        subsample=float(rng.choice([1.0, 0.7])),
+        init=[None, "zero"][rng.integers(2)],
+        n_iter_no_change=[None, 2][rng.integers(2)],
+        random_state=seed,
+    )
+    check_round_trip(model, data.X_new, margins, reload)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("train", [histogram, boosted])
+def test_products_equal_the_jacobian_of_the_library(task: str, train: Any) -> None:
+    data = table(task, rows=200, new=20)
+    check_products(train(task, data), data.X_new, margins)
+
+
+def test_a_first_estimator_that_sees_the_rows_stays() -> None:
+    data = table()
+    model = boosted("binary", data, init=LogisticRegression())
+    check_round_trip(model, data.X_new, margins, reload)
+
+
+@pytest.mark.parametrize("train", [histogram, boosted])
+def test_probabilities_are_those_of_the_engine(train: Any) -> None:
+    for task in ("binary", "three"):
+        data = table(task)
+        editable = adapt(train(task, data))
+        theta = moved(editable.theta)
+        z = editable.outputs(data.X_new, theta)
+        p = torch.sigmoid(z) if task == "binary" else torch.softmax(z, 1)
+        found = editable.edited(theta).predict_proba(data.X_new)
+        close(found[:, 1] if task == "binary" else found, p)
+
+
+@pytest.mark.parametrize("train", [histogram, boosted])
+@pytest.mark.parametrize(
+    ("task", "constraint"),
+    [
+        ("binary", "demographic_parity"),
+        ("three", "demographic_parity"),
+        ("real", "mean_prediction"),
+    ],
+)
+def test_the_gap_falls_without_refitting_or_groups(train: Any, task: str, constraint: str) -> None:
+    data = table(task)
+    model = train(task, data)
+    before = margins(model, data.X_new)
+    fair = mitigate(model, data, constraints=constraint)
+    check_gap_falls(fair, to=0.75 if task == "three" else 0.5)
+    assert np.array_equal(margins(model, data.X_new), before)
+    assert type(fair.estimator_) is type(model)
+    assert np.allclose(fair.predict(data.X_new), fair.estimator_.predict(data.X_new), atol=1e-9)
+    undone = fair.edit_.undo(fair.estimator_)
+    assert np.array_equal(margins(undone, data.X_new), before)
+
+
+def test_class_weights_are_part_of_the_objective() -> None:
+    data = table()
+    editable = adapt(histogram("binary", data, class_weight={0: 2.0, 1: 0.5}))
+    y, weight = torch.as_tensor(data.y), torch.as_tensor(data.weight)
+    factor = torch.where(y == 1, 0.5, 2.0).double()
+    assert torch.allclose(editable.row_weights(y, weight), factor * weight)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        HistGradientBoostingRegressor(loss="absolute_error", max_iter=2),
+        GradientBoostingRegressor(loss="huber", n_estimators=2),
+        GradientBoostingClassifier(loss="exponential", n_estimators=2),
+    ],
+)
+def test_other_losses_are_refused(model: Any) -> None:
+    data = table()
+    with pytest.raises(InvalidInputError, match=f"must be '.*', got '{model.loss}'"):
+        adapt(model.fit(data.X, data.y))
+
+
+@pytest.mark.parametrize("kind", [HistGradientBoostingClassifier, GradientBoostingClassifier])
+def test_a_model_that_is_not_fitted_is_refused(kind: Any) -> None:
+    with pytest.raises(NotFittedError):
+        adapt(kind())
+
+
+@pytest.mark.parametrize("kind", [RandomForestClassifier, BaggingClassifier])
+def test_averages_of_trees_are_refused_with_the_reason(kind: Any) -> None:
+    data = table()
+    with pytest.raises(InvalidInputError, match="averages trees that were grown apart"):
+        adapt(kind(n_estimators=2).fit(data.X, data.y))

@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
-from torch.nn import functional as F
 from torch.nn.parameter import is_lazy
-from torch.overrides import TorchFunctionMode
 
 from fairij.errors import InvalidInputError
 from fairij.models._autograd import Graph, JvpMode, saved_bytes, working_mode
+from fairij.models._evaluator import TorchEvaluator
 from fairij.models.base import Middle
 from fairij.models.rows import n_rows, take_rows, to_tensors
 
@@ -259,80 +258,6 @@ class TorchLinearization:
             for into, part in zip(total, parts, strict=True):
                 into += part
         return flatten(total)
-
-
-class TorchEvaluator:
-    """Forward passes at many parameters, sharing what is linear in them.
-
-    Where the module's first step is a linear layer on the data itself, the products of the data
-    with the fitted weights and with the direction are made once and only added for each scale.
-    """
-
-    def __init__(self, model: TorchEditable, X: Any) -> None:
-        self._model = model
-        self._batches = list(model.batches(X))
-        self._at = model.split(model.theta)
-        self._fitted_products: list[dict[int, Tensor]] = [{} for _ in self._batches]
-
-    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
-        pieces = self._model.split(direction.to(self._at[0]))
-        with torch.no_grad():
-            return torch.cat(
-                [
-                    self._one_batch(batch, fitted, pieces, scales.tolist())
-                    for batch, fitted in zip(self._batches, self._fitted_products, strict=True)
-                ],
-                dim=1,
-            )
-
-    def _one_batch(
-        self, batch: Any, fitted: dict[int, Tensor], pieces: list[Tensor], scales: list[float]
-    ) -> Tensor:
-        moved: dict[int, Tensor] = {}
-        outputs = []
-        for scale in scales:
-            at = [p + scale * d for p, d in zip(self._at, pieces, strict=True)]
-            with _SharedLinear(batch, at, self._at, pieces, scale, fitted, moved):
-                outputs.append(self._model.call(at, batch))
-        return torch.stack(outputs)
-
-
-class _SharedLinear(TorchFunctionMode):
-    """Answer ``linear(data, W + c dW, b + c db)`` from the two products it is made of."""
-
-    def __init__(
-        self,
-        batch: Any,
-        at: list[Tensor],
-        fitted_parameters: list[Tensor],
-        direction: list[Tensor],
-        scale: float,
-        fitted: dict[int, Tensor],
-        moved: dict[int, Tensor],
-    ) -> None:
-        super().__init__()
-        self._batch, self._scale = batch, scale
-        self._place = {id(p): i for i, p in enumerate(at)}
-        self._parameters, self._direction = fitted_parameters, direction
-        self._fitted, self._moved = fitted, moved
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func is F.linear and not kwargs and len(args) >= 2 and args[0] is self._batch:
-            weight = self._place.get(id(args[1]))
-            bias = self._place.get(id(args[2])) if len(args) > 2 and args[2] is not None else None
-            if weight is not None and (bias is not None or len(args) < 3 or args[2] is None):
-                return self._combine(weight, bias)
-        return func(*args, **kwargs)
-
-    def _combine(self, weight: int, bias: int | None) -> Tensor:
-        for cache, source in ((self._fitted, self._parameters), (self._moved, self._direction)):
-            if weight not in cache:
-                shift = None if bias is None else source[bias]
-                cache[weight] = F.linear(self._batch, source[weight], shift)
-        return torch.add(self._fitted[weight], self._moved[weight], alpha=self._scale)
 
 
 def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[str]:

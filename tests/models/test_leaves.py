@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -63,3 +66,13 @@ def test_bundles_hold_trees_of_one_output_and_few_combinations() -> None:
         together = [trees for trees in bundles if len(trees) > 1]
         assert all(np.prod(sizes[trees]) <= min(MOST_SUMS, rows) for trees in together)
     assert len(bundles) <= 40  # threes of 31 leaves
+
+
+def test_libraries_are_imported_only_for_their_own_models() -> None:
+    code = (
+        "import sys, fairij; from sklearn.linear_model import LinearRegression as L;"
+        "fairij.models.adapt(L().fit([[0.0], [1.0]], [0.0, 1.0]));"
+        "print(sorted({'lightgbm', 'xgboost'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -115,8 +115,9 @@ class LeafJacobian:
     def times(self, r: Tensor) -> Tensor:
         sums = self.layout.sums(r)
         out = torch.zeros(self.layout.n_outputs, self.table.shape[1], dtype=torch.float64)
+        of_output = out.unbind()  # `out[i] +=` would also copy the row
         for places, output in zip(self.table, self.layout.outputs, strict=True):
-            out[output] += sums.index_select(0, places)
+            of_output[output].add_(sums.index_select(0, places))
         z = out[0] if self.layout.n_outputs == 1 else out.T.contiguous()
         return z.to(self.dtype)
 

@@ -30,7 +30,7 @@ print(json.dumps({"rows": rows, "seconds": measured.seconds, "peak_mb": measured
 
 
 def run() -> dict[str, Any]:
-    """Each size in a process of its own; the exponent between each size and the next."""
+    """Each size in a process of its own; the exponent from the first size to the last."""
     rows = []
     for size in SIZES:
         done = subprocess.run(

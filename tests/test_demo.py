@@ -118,3 +118,11 @@ def test_training_is_repeatable_and_leaves_the_global_generator_alone() -> None:
     assert torch.get_num_threads() == 2
     second = train_mlp(X, y, X, y, hidden=4, epochs=2, seed=3)
     assert torch.equal(first[0].weight, second[0].weight)
+
+
+def test_force_replaces_only_what_the_demo_wrote(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    result = runner.invoke(app, ["demo", "--out", str(tmp_path), "--force"])
+    assert result.exit_code == 2
+    assert "was not written by this command" in result.output.replace("\n", " ")
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"

@@ -16,7 +16,7 @@ DAMPING = 0.05
 def prepared(case: Case, solver: str) -> Inverse:
     settings = {"cg": ConjugateGradient(tolerance=1e-10)}.get(solver) or get_solver(solver)
     if solver == "neumann":
-        settings = SOLVERS["neumann"](steps=50)  # type: ignore[call-arg]
+        settings = SOLVERS["neumann"](steps=50, tolerance=None)  # type: ignore[call-arg]
     return settings.prepare(make_curvature("ggn", case.objective()), DAMPING)
 
 

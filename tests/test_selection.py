@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairij import AccuracyBudget, LowestGap, TargetGap, pareto_front
-from fairij.errors import FairIJWarning, InvalidInputError
+from fairij.errors import InvalidInputError
 from fairij.selection import RULES, get_selection
 
 # few distinct values, so that ties are common
@@ -78,8 +78,8 @@ def test_target_gap(rows: list[tuple[float, float]], target: float) -> None:
     reached = [row for row in rows if row[0] <= target + 1e-9]
     rule = TargetGap(target)
     if not reached:
-        with pytest.warns(FairIJWarning, match="No candidate reaches a validation gap"):
-            chosen = rule.choose(*columns(rows), before=rows[0][1])
+        chosen = rule.choose(*columns(rows), before=rows[0][1])
+        assert "No candidate reaches" in str(rule.shortfall(rows[chosen][0]))
         assert chosen == LowestGap().choose(*columns(rows), before=rows[0][1])
         return
     with warnings.catch_warnings():
@@ -98,10 +98,11 @@ def test_a_budget_met_exactly_is_met() -> None:
 
 
 def test_target_out_of_reach_says_how_near_it_came() -> None:
-    with pytest.warns(
-        FairIJWarning, match=r"gap of 0.05; the lowest is 0.1000, and is taken. A wider search"
-    ):
-        assert TargetGap(0.05).choose(np.array([0.4, 0.1]), np.array([0.8, 0.7]), before=0.8) == 1
+    assert TargetGap(0.05).choose(np.array([0.4, 0.1]), np.array([0.8, 0.7]), before=0.8) == 1
+    message = TargetGap(0.05).shortfall(0.1)
+    assert message is not None
+    assert "gap of 0.05; the lowest, 0.1000, is taken. A wider search" in message
+    assert TargetGap(0.05).shortfall(0.05) is None
 
 
 @pytest.mark.parametrize("rule", [LowestGap(), AccuracyBudget(0.5), TargetGap(0.5)])

@@ -56,14 +56,14 @@ def demo(
     ] = False,
 ) -> None:
     """Train the paper's network on Adult, edit it, and show before and after on the test set."""
-    from fairij.demo import GAP_METRIC, run_demo, write_demo
+    from fairij.demo import GAP_METRIC, check_folder, run_demo, write_demo
 
     if constraint not in GAP_METRIC:
         _fail(f"--constraint must be one of {', '.join(GAP_METRIC)}; got {constraint!r}.", 2)
-    if out.exists() and not out.is_dir():
-        _fail(f"--out must be a folder, but {out} is a file.", 2)
-    if out.exists() and any(out.iterdir()) and not force:
-        _fail(f"{out} exists and is not empty; pass --force to replace it.", 2)
+    try:
+        check_folder(out.resolve(), force=force)
+    except FileExistsError as error:
+        _fail(str(error), 2)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     try:
         with Progress(*columns, console=errors, transient=True) as progress:

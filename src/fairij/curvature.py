@@ -149,7 +149,7 @@ def largest_eigenvalue(curvature: Curvature, *, steps: int = 20, seed: int = 0) 
     """The largest eigenvalue in absolute size, from below, by power iteration."""
     theta = curvature.objective.theta
     generator = torch.Generator().manual_seed(seed)
-    v = torch.randn(len(theta), generator=generator).to(theta)
+    v = torch.randn(len(theta), generator=generator, device="cpu").to(theta)
     size = v.norm()
     for _ in range(steps):
         v = curvature.product(v / size)

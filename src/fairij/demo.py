@@ -32,13 +32,14 @@ GAP_METRIC = {
     "equalized_odds_balanced": "equalized_odds_sum",
     "equal_opportunity": "equal_opportunity_difference",
 }
-REPORTED = (
-    "accuracy",
-    "balanced_accuracy",
-    "demographic_parity_difference",
-    "equalized_odds_sum",
-    "equal_opportunity_difference",
-)
+LABELS = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "demographic_parity_difference": "demographic parity gap",
+    "equalized_odds_sum": "equalized odds gap",
+    "equal_opportunity_difference": "equal opportunity gap",
+}
+REPORTED = tuple(LABELS)
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Demo:
             "sensitive": self.splits.sensitive,
             "sensitive_is_a_feature": self.splits.includes_sensitive,
             "constraint": self.constraint,
+            "selection": repr(self.mitigator.selection),
             "edit": dict(self.mitigator.edit_.settings),
             "seed": self.seed,
             "version": __version__,
@@ -84,7 +86,7 @@ class Demo:
                 value, low, high = self.audits[when][part].metrics.loc[name]
                 cells[when] = f"{value:.4f}"
                 cells[f"{when} 95 %"] = f"{low:.4f} to {high:.4f}"
-            rows[name] = cells
+            rows[LABELS[name]] = cells
         return pd.DataFrame.from_dict(rows, orient="index")
 
     def answer(self) -> str:
@@ -97,8 +99,17 @@ class Demo:
             f"{edit['scale']:g} times as far as leaving out {edit['k']} of the {rows} training "
             "rows would, without training again. On the official test set the gap went from "
             f"{before[metric]:.3f} to {after[metric]:.3f} and accuracy from "
-            f"{before['accuracy']:.4f} to {after['accuracy']:.4f}."
+            f"{before['accuracy']:.4f} to {after['accuracy']:.4f}." + self._costs(before, after)
         )
+
+    def _costs(self, before: Audit, after: Audit) -> str:
+        """The gaps that were not asked for and grew."""
+        others = [
+            f"the {LABELS[name]} from {before[name]:.3f} to {after[name]:.3f}"
+            for name in REPORTED[2:]
+            if name != GAP_METRIC[self.constraint] and after[name] > before[name] + SLACK
+        ]
+        return f" Not asked for, and worse now: {', '.join(others)}." if others else ""
 
 
 def run_demo(
@@ -142,10 +153,25 @@ def _audit(module: nn.Module, part: Split, groups: tuple[str, ...]) -> Audit:
     return audit(part.y.astype(int), predicted, sensitive_features=named)
 
 
+def check_folder(out: Path, *, force: bool) -> None:
+    """Raise unless the demo may write here; only an earlier demo's folder is ever replaced."""
+    if out.exists() and not out.is_dir():
+        raise FileExistsError(f"--out must be a folder, but {out} is a file.")
+    if not out.exists() or not any(out.iterdir()):
+        return
+    if not force:
+        raise FileExistsError(f"{out} exists and is not empty; pass --force to replace it.")
+    if not (out / "summary.json").is_file():
+        raise FileExistsError(
+            f"{out} was not written by this command, so --force will not replace it; name a new "
+            "folder."
+        )
+
+
 def write_demo(demo: Demo, out: Path, *, force: bool = False) -> None:
     """Write the summary, the edit, the plots and the page: all of them, or nothing."""
-    if out.exists() and any(out.iterdir()) and not force:
-        raise FileExistsError(f"{out} exists and is not empty; pass --force to replace it.")
+    out = out.resolve()
+    check_folder(out, force=force)
     out.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
     try:
@@ -162,7 +188,10 @@ def write_demo(demo: Demo, out: Path, *, force: bool = False) -> None:
 def _write(demo: Demo, folder: Path) -> None:
     mitigator = demo.mitigator
     charts = [
-        ("Influence of the training rows", influence_curve(mitigator.influence_)),
+        (
+            "Influence of the training rows",
+            influence_curve(mitigator.influence_, marked=len(mitigator.dropped_)),
+        ),
         ("Candidate edits", frontier(mitigator.candidates_, mitigator.chosen_)),
         (
             "Rates by group on the test set",

@@ -42,6 +42,13 @@ class Edit:
     data: str  # fingerprint of the training rows
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        s = self.settings
+        return (
+            f"Edit({s.get('constraint')}, k={len(self.dropped)}, scale={s.get('scale')}, "
+            f"damping={s.get('damping')}, {len(self.before)} parameters)"
+        )
+
     @property
     def after(self) -> Tensor:
         return self.before + self.delta
@@ -201,7 +208,8 @@ def data_fingerprint(X: Any, y: Any) -> str:
     for part in [*parts, y]:
         sample = part if step == 1 else take_rows(part, np.arange(0, rows, step))
         if isinstance(sample, Tensor):
-            sample = sample.detach().cpu().numpy()
+            wide = sample.float() if sample.dtype == torch.bfloat16 else sample  # numpy lacks it
+            sample = wide.detach().cpu().numpy()
         for array in _entries(sample) if hasattr(sample, "toarray") else [np.asarray(sample)]:
             if array.dtype.kind == "O":
                 array = array.astype(str)

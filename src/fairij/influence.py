@@ -48,7 +48,7 @@ def balanced_influence(
     gram = (gradients.T @ solution.x).double()
     gram = (gram + gram.T) / 2
     gram.diagonal().add_(1e-6 * gram.diagonal().mean().clamp_min(1e-300))  # gaps may coincide
-    weights = torch.linalg.solve(gram, gaps.double())
+    weights = torch.linalg.solve(gram, gaps.to(gram))
     weights = weights * len(weights) / weights.abs().sum().clamp_min(1e-300)
     direction = solution.x @ weights.to(solution.x)
     together = Solution(direction, solution.steps, lambda: solution.residual.max()[None])

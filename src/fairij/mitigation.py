@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.curvature import largest_eigenvalue, make_curvature
-from fairij.errors import InvalidInputError, NothingToDropWarning, NotStationaryWarning
+from fairij.errors import (
+    FairIJWarning,
+    InvalidInputError,
+    NothingToDropWarning,
+    NotStationaryWarning,
+)
 from fairij.fairness.constraints import Constraint
 from fairij.fairness.groups import Groups
 from fairij.influence import Influence, balanced_influence, influence, nested_gradients
@@ -148,8 +153,11 @@ class Mitigation:
             chosen = self._select_solved(table, trials, judges[0])
             trial = _trial_at(trials, table["damping"][chosen])
             ranking = trial.rankings[0]
+        shortfall = getattr(self.settings.selection, "shortfall", lambda gap: None)
+        if message := shortfall(float(table["gap"][chosen])):
+            warnings.warn(message, FairIJWarning, stacklevel=3)
         table["pareto"] = pareto_front(table["gap"].to_numpy(), self._performance(table))
-        if not any(len(each.order) for trial in trials for each in trial.rankings):
+        if not (table["k"] > 0).any():
             warnings.warn(
                 "No training point has positive influence on the gap"
                 + (" and on the loss" if self.settings.drop == "loss_aware" else "")
@@ -321,21 +329,20 @@ class Mitigation:
             "surrogate_after": after,
         }
 
-    def _inverses(self) -> list[Inverse]:
-        with self._timed("prepare"):
-            dampings = self.settings.dampings
-            if isinstance(dampings, str):
-                dampings = (AUTO_DAMPING * max(largest_eigenvalue(self.curvature), 1e-6),)
-            first = self.settings.solver.prepare(self.curvature, dampings[0])
-            inverses = [first]
-            for damping in dampings[1:]:
-                again = getattr(first, "with_damping", None)
-                inverses.append(
+    def _inverses(self) -> Iterator[Inverse]:
+        """An inverse for each damping; each is made of what the one before has gathered by then."""
+        dampings, inverse = self.settings.dampings, None
+        if isinstance(dampings, str):
+            dampings = (AUTO_DAMPING * max(largest_eigenvalue(self.curvature), 1e-6),)
+        for damping in dampings:
+            with self._timed("prepare"):
+                again = getattr(inverse, "with_damping", None)
+                inverse = (
                     again(damping)
                     if again
                     else self.settings.solver.prepare(self.curvature, damping)
                 )
-        return inverses
+            yield inverse
 
     def _folds(self) -> list[tuple[Rows, Rows]]:
         """Pairs of validation rows: what the gradient sees, what candidates are judged on."""

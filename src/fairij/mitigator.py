@@ -61,7 +61,8 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         validation rows; "auto" is a hundredth of the largest eigenvalue
     curvature : "ggn", "empirical_fisher" or "hessian"
     search : which edits to try: "grid" (k by scale), "all_positive", "sequential", or an object
-    selection : which edit to take: "lowest_gap", `AccuracyBudget`, `TargetGap`
+    selection : which edit to take: "lowest_gap" (whatever it costs), `LowestGap(slack=...)`,
+        `AccuracyBudget`, `TargetGap`
     drop : "fairness", or "loss_aware" to drop only points that also raise the validation loss
     validation : "reuse" all validation rows for the gradient and the choice (the paper), "split"
         them, or "cross_fit" both halves; the latter two choose on rows the gradient did not see
@@ -325,6 +326,12 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 "solver": outcome.diagnostics["solver"],
                 "curvature": outcome.diagnostics["curvature"],
                 "temperature": settings.temperature,
+                "drop": settings.drop,
+                "validation": settings.validation,
+                "search": repr(settings.search),
+                "selection": repr(settings.selection),
+                "loss": settings.loss.name,
+                "weight_decay": float(self.weight_decay),
                 "random_state": settings.seed,
                 "version": __version__,
             },

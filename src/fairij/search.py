@@ -50,6 +50,8 @@ class Grid:
 
     def __post_init__(self) -> None:
         _check_scales(self.scales)
+        if self.k is not None and np.ndim(self.k) != 1:
+            raise InvalidInputError(f"`k` must be several numbers, as in (50, 100); got {self.k}.")
         if self.k is not None and not all(k == int(k) >= 0 for k in self.k):
             raise InvalidInputError(f"`k` must be whole numbers of at least 0, got {self.k}.")
         if self.points < 2:
@@ -128,7 +130,11 @@ def get_search(search: str | Search) -> Search:
 
 
 def _check_scales(scales: tuple[float, ...]) -> None:
-    if not len(scales) or not all(0 < scale < np.inf for scale in scales):
+    if (
+        not isinstance(scales, (tuple, list))
+        or not len(scales)
+        or not all(0 < scale < np.inf for scale in scales)
+    ):
         raise InvalidInputError(
             f"`scales` must be one or more positive multipliers of the edit (1 is the jackknife's "
             f"own), got {scales}."

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairij.errors import FairIJWarning, InvalidInputError
+from fairij.errors import InvalidInputError
 
 Array = NDArray[np.float64]
 ROUNDING = 1e-9  # 0.8 - 0.1 is a little more than 0.7
@@ -77,15 +76,17 @@ class TargetGap:
     def choose(self, gap: Array, performance: Array, *, before: float) -> int:
         allowed = gap <= self.gap + ROUNDING
         if not allowed.any():
-            warnings.warn(
-                f"No candidate reaches a validation gap of {self.gap:g}; the lowest is "
-                f"{gap.min():.4f}, and is taken. A wider search (larger k or scales, smaller "
-                "damping) may reach it.",
-                FairIJWarning,
-                stacklevel=4,
-            )
             return _best(gap, performance, np.ones(len(gap), dtype=bool))
         return _best(-performance, -gap, allowed)
+
+    def shortfall(self, gap: float) -> str | None:
+        """What to say where the gap of the candidate taken is above the target."""
+        if gap <= self.gap + ROUNDING:
+            return None
+        return (
+            f"No candidate reaches a validation gap of {self.gap:g}; the lowest, {gap:.4f}, is "
+            "taken. A wider search (larger k or scales, smaller damping) may reach it."
+        )
 
 
 def pareto_front(gap: Array, performance: Array) -> NDArray[np.bool_]:

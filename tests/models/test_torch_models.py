@@ -318,3 +318,81 @@ def test_the_fingerprint_covers_what_an_edit_leaves_alone() -> None:
     with torch.no_grad():
         other[0].bias += 1e-3
     assert head.frame_fingerprint() != adapt(other, parameters="2").frame_fingerprint()
+
+
+class Twice(nn.Module):
+    """One weight with two biases, which a cache by weight alone would confuse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(random(3, 4))
+        self.a, self.b = nn.Parameter(random(3, seed=1)), nn.Parameter(random(3, seed=2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        linear = nn.functional.linear
+        hidden = linear(x, self.w, self.a).tanh() * linear(x, self.w, self.b) + linear(x, self.w)
+        return hidden.sum(1)
+
+
+def test_the_evaluator_tells_one_weight_with_two_biases_apart() -> None:
+    model, X = adapt(Twice()), random(10, 4)
+    d = random(len(model.theta), seed=4)
+    z = model.evaluator(X).along(d, torch.tensor([0.0, 2.0]))
+    assert torch.allclose(z[0], model.outputs(X))
+    assert torch.allclose(z[1], model.outputs(X, model.theta + 2 * d))
+
+
+class Careless(nn.Module):
+    """Squeezes its row axis away, works in place on its input, and counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1).double()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        x -= 1
+        return self.layer(x).squeeze()
+
+
+def test_a_careless_module_does_no_harm() -> None:
+    module, X = Careless(), random(21, 4)
+    before = X.clone()
+    model = TorchEditable(module, batch_size=10)  # the last batch has one row
+    linear = model.linearize(X)
+    assert linear.vjp(linear.jvp(random(5))).shape == (5,)
+    with torch.no_grad():
+        expected = module.layer(X - 1)[:, 0]
+    assert torch.allclose(linear.outputs, expected)
+    assert torch.allclose(model.evaluator(X).along(random(5), torch.zeros(1))[0], expected)
+    assert torch.equal(X, before)
+    assert module.calls == 0
+
+
+def test_a_backward_that_is_wrong_is_refused() -> None:
+    class Straight(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            return 5 * x
+
+        @staticmethod
+        def backward(ctx, grad):  # type: ignore[no-untyped-def]
+            return grad
+
+    class Wrong(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 1).double()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return Straight.apply(self.layer(x))
+
+    with pytest.raises(InvalidInputError, match="backward pass does not match its forward pass"):
+        adapt(Wrong()).linearize(random(8, 4))
+
+
+def test_the_fingerprint_sees_another_activation() -> None:
+    layers = [nn.Linear(4, 3), nn.SELU(), nn.Linear(3, 1)]
+    selu, tanh = nn.Sequential(*layers), nn.Sequential(layers[0], nn.Tanh(), layers[2])
+    assert adapt(selu).frame_fingerprint() != adapt(tanh).frame_fingerprint()

@@ -61,7 +61,7 @@ def test_the_neumann_series_is_cut_off_where_asked(case: Case, curvature: str) -
     matrix = damped(getattr(case, curvature)(), 1.0)
     operator = make_curvature(curvature, case.objective())
     b = right_hand_sides(case)
-    inverse = Neumann(steps=8).prepare(operator, 1.0)
+    inverse = Neumann(tolerance=None, steps=8).prepare(operator, 1.0)
     assert inverse.scale >= float(torch.linalg.eigvalsh(matrix)[-1]) * 0.999
     power, expected = b.clone(), b.clone()
     for _ in range(8):
@@ -69,7 +69,7 @@ def test_the_neumann_series_is_cut_off_where_asked(case: Case, curvature: str) -
         expected = expected + power
     solution = inverse.solve(b)
     assert torch.allclose(solution.x, expected / inverse.scale, rtol=1e-9, atol=1e-10)
-    longer = Neumann(steps=300, scale=inverse.scale).prepare(operator, 1.0).solve(b)
+    longer = Neumann(tolerance=None, steps=300, scale=inverse.scale).prepare(operator, 1.0).solve(b)
     assert longer.residual.max() < solution.residual.max() / 10
 
 
@@ -178,7 +178,7 @@ def test_stochastic_neumann_comes_near_the_inverse() -> None:
     operator = make_curvature("ggn", case.objective())
     b = right_hand_sides(case)[:, 0]
     expected = torch.linalg.solve(damped(case.ggn(), 0.3), b)
-    solver = Neumann(steps=100, batch_size=50, runs=10)
+    solver = Neumann(tolerance=None, steps=100, batch_size=50, runs=10)
     x = solver.prepare(operator, 0.3).solve(b).x
     assert (x - expected).norm() < 0.1 * expected.norm()
 
@@ -225,7 +225,9 @@ def test_a_neumann_scale_below_the_largest_eigenvalue_diverges_with_an_error() -
     case = make_case("mlp")
     operator = make_curvature("ggn", case.objective())
     with pytest.raises(NotConvergedError, match=r"scale 0\.01 is below the largest eigenvalue"):
-        Neumann(steps=300, scale=0.01).prepare(operator, 1e-2).solve(right_hand_sides(case))
+        Neumann(tolerance=None, steps=300, scale=0.01).prepare(operator, 1e-2).solve(
+            right_hand_sides(case)
+        )
 
 
 def test_exact_will_not_build_what_does_not_fit() -> None:
@@ -250,7 +252,7 @@ def test_damping_must_be_positive(solver: str, damping: float) -> None:
         (lambda: ConjugateGradient(on_failure="pass"), "'raise' or 'return', got 'pass'"),
         (lambda: Woodbury(rows=0), "`rows` must be at least 1, got 0"),
         (lambda: PrintedWoodFisher(rows=0), "`rows` must be at least 1, got 0"),
-        (lambda: Neumann(steps=0), "`steps` must be at least 1, got 0"),
+        (lambda: Neumann(tolerance=None, steps=0), "`steps` must be at least 1, got 0"),
         (lambda: Neumann(scale=-1), "`scale` must be positive or 'power', got -1"),
         (lambda: get_solver("lissa"), "'cg', 'exact', 'identity', 'neumann'.*got 'lissa'"),
     ],
@@ -272,3 +274,20 @@ def test_cg_meets_its_tolerance_for_any_damping(
     b = right_hand_sides(case, columns)
     off = (b - damped(case.ggn(), damping) @ inverse.solve(b).x).norm(dim=0) / b.norm(dim=0)
     assert off.max() <= 1.001e-6
+
+
+def test_another_damping_starts_from_the_directions_at_hand() -> None:
+    case = make_case("mlp", n=200)
+    operator = make_curvature("ggn", case.objective())
+    b = right_hand_sides(case, 1)[:, 0]
+    fresh = ConjugateGradient(tolerance=1e-6).prepare(operator, 0.03).solve(b).steps
+    first = ConjugateGradient(tolerance=1e-6).prepare(operator, 0.02)
+    first.solve(b)
+    assert first.with_damping(0.03).solve(b).steps < fresh / 2
+
+
+def test_a_series_cut_too_short_is_an_error() -> None:
+    case = make_case("mlp")
+    inverse = Neumann(steps=3).prepare(make_curvature("ggn", case.objective()), 1e-3)
+    with pytest.raises(NotConvergedError, match=r"after 3 terms, above its tolerance 0\.1"):
+        inverse.solve(right_hand_sides(case))

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from fairij.models.torch import TorchEditable
 
 
+Products = dict[tuple[int, int | None], Tensor]  # by the places of weight and bias in theta
+
+
 class TorchEvaluator:
     """Forward passes at many parameters, sharing what is linear in them.
 
@@ -24,7 +27,7 @@ class TorchEvaluator:
         self._model = model
         self._batches = list(model.batches(X))
         self._at = model.split(model.theta)
-        self._fitted_products: list[dict[int, Tensor]] = [{} for _ in self._batches]
+        self._fitted_products: list[Products] = [{} for _ in self._batches]
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
         pieces = self._model.split(direction.to(self._at[0]))
@@ -38,9 +41,9 @@ class TorchEvaluator:
             )
 
     def _one_batch(
-        self, batch: Any, fitted: dict[int, Tensor], pieces: list[Tensor], scales: list[float]
+        self, batch: Any, fitted: Products, pieces: list[Tensor], scales: list[float]
     ) -> Tensor:
-        moved: dict[int, Tensor] = {}
+        moved: Products = {}
         outputs = []
         for scale in scales:
             at = [p + scale * d for p, d in zip(self._at, pieces, strict=True)]
@@ -59,8 +62,8 @@ class _SharedLinear(TorchFunctionMode):
         fitted_parameters: list[Tensor],
         direction: list[Tensor],
         scale: float,
-        fitted: dict[int, Tensor],
-        moved: dict[int, Tensor],
+        fitted: Products,
+        moved: Products,
     ) -> None:
         super().__init__()
         self._batch, self._scale = batch, scale
@@ -80,8 +83,9 @@ class _SharedLinear(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _combine(self, weight: int, bias: int | None) -> Tensor:
+        place = (weight, bias)
         for cache, source in ((self._fitted, self._parameters), (self._moved, self._direction)):
-            if weight not in cache:
+            if place not in cache:
                 shift = None if bias is None else source[bias]
-                cache[weight] = F.linear(self._batch, source[weight], shift)
-        return torch.add(self._fitted[weight], self._moved[weight], alpha=self._scale)
+                cache[place] = F.linear(self._batch, source[weight], shift)
+        return torch.add(self._fitted[place], self._moved[place], alpha=self._scale)

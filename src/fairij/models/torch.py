@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import fnmatch
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -52,15 +53,15 @@ class TorchEditable:
         self.parameter_names = choose_parameters(module, parameters)
         named = dict(module.named_parameters())
         self._fitted = {name: named[name].detach() for name in self.parameter_names}
-        self._fixed = {
-            name: t.detach()
-            for name, t in [*module.named_parameters(), *module.named_buffers()]
-            if name not in self._fitted
+        # buffers are copied, as a forward pass may write to them
+        self._fixed = {n: p.detach() for n, p in named.items() if n not in self._fitted} | {
+            n: b.detach().clone() for n, b in module.named_buffers()
         }
         first = next(iter(self._fitted.values()))
         self.dtype, self.device = first.dtype, first.device
         self._batch_size, self._memory_limit = batch_size, memory_limit
         self._auto_rows: dict[Any, int] = {}
+        self._writes_input: bool | None = None  # not known before the first call
 
     @property
     def theta(self) -> Tensor:
@@ -74,14 +75,20 @@ class TorchEditable:
 
     def call(self, parameters: Sequence[Tensor], batch: Any) -> Tensor:
         """``z`` of one batch at these parameters, shape ``(N,)`` or ``(N, C)``."""
+        if self._writes_input is None:
+            probe = _map(torch.clone, batch)
+            versions = [part._version for part in _parts(probe)]
+            out = self._run(parameters, probe)
+            self._writes_input = versions != [part._version for part in _parts(probe)]
+        else:  # a module that works in place must not do so on the user's own rows
+            out = self._run(parameters, _map(torch.clone, batch) if self._writes_input else batch)
+        return canonical_outputs(out, n_rows(batch))
+
+    def _run(self, parameters: Sequence[Tensor], batch: Any) -> Any:
         state = dict(zip(self.parameter_names, parameters, strict=True)) | self._fixed
         if isinstance(batch, Mapping):
-            out = functional_call(self._module, state, (), dict(batch))
-        else:
-            out = functional_call(
-                self._module, state, batch if isinstance(batch, tuple) else (batch,)
-            )
-        return canonical_outputs(out)
+            return functional_call(self._module, state, (), dict(batch))
+        return functional_call(self._module, state, batch if isinstance(batch, tuple) else (batch,))
 
     def prepare(self, X: Any) -> Any:
         """``X`` as tensors that the module takes."""
@@ -137,8 +144,11 @@ class TorchEditable:
         return clone
 
     def frame_fingerprint(self) -> str:
-        """A hash of everything that an edit leaves alone: names, shapes and fixed tensors."""
-        digest = hashlib.sha256(repr(type(self._original).__qualname__).encode())
+        """A hash of everything that an edit leaves alone: layers, names, shapes, fixed tensors."""
+        digest = hashlib.sha256()
+        for name, layer in self._original.named_modules():
+            extra = re.sub("0x[0-9a-f]+", "", layer.extra_repr())  # an address is not a setting
+            digest.update(f"{name} {type(layer).__qualname__} {extra}".encode())
         for name, t in self._fitted.items():
             digest.update(f"{name} {tuple(t.shape)} {t.dtype}".encode())
         for name, t in self._fixed.items():
@@ -168,8 +178,9 @@ class TorchLinearization:
 
     def _keep_what_fits(self, probe: Any, memory_limit: int) -> None:
         used = saved_bytes(lambda: self._graph_of(probe, True), [*self._parameters, *_parts(probe)])
+        own = sum(p.numel() * p.element_size() for p in self._parameters)  # u -> J^T u of a batch
         for i, (batch, rows) in enumerate(zip(self._batches, self._sizes, strict=True)):
-            memory_limit -= used * rows // n_rows(probe)
+            memory_limit -= used * rows // n_rows(probe) + own
             if memory_limit < 0:
                 break
             self._kept[i] = self._graph_of(batch, True)
@@ -308,9 +319,11 @@ def _matches(name: str, pattern: str) -> bool:
     return name == pattern or fnmatch.fnmatchcase(name, pattern) or name.startswith(pattern + ".")
 
 
-def canonical_outputs(out: Any) -> Tensor:
+def canonical_outputs(out: Any, rows: int) -> Tensor:
     """Outputs as ``(N,)`` or ``(N, C)``, from a tensor, a tuple or something with ``logits``."""
     out = out.logits if hasattr(out, "logits") else out[0] if isinstance(out, tuple) else out
+    if isinstance(out, Tensor) and rows == 1 and out.ndim < 2 and out.shape != (1,):
+        out = out[None]  # a module that squeezes lost the row axis
     if not isinstance(out, Tensor) or out.ndim not in (1, 2):
         found = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         raise InvalidInputError(

@@ -13,7 +13,8 @@ import vl_convert
 
 STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#111}
-table{border-collapse:collapse;margin:1rem 0}caption{text-align:left;font-weight:600}
+table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}
+td,th{white-space:nowrap}caption{text-align:left;font-weight:600}
 td,th{padding:.3rem .8rem;border-bottom:1px solid #ccc;text-align:right}
 td:first-child,th:first-child{text-align:left}figure{margin:1.5rem 0;overflow-x:auto}
 h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2rem}.answer{font-size:1.1rem}

@@ -22,6 +22,7 @@ class Neumann:
     scale : above the largest eigenvalue of A, or "power" to find it by power iteration
     batch_size : rows sampled anew for each term; None for all rows
     runs : independent series on sampled rows whose mean is taken
+    tolerance : raise where the residual is above it after all steps (on all rows); None: return
     """
 
     steps: int = 1000
@@ -29,6 +30,7 @@ class Neumann:
     batch_size: int | None = None
     runs: int = 1
     seed: int = 0
+    tolerance: float | None = 0.1
     name = "neumann"
 
     def __post_init__(self) -> None:
@@ -65,11 +67,20 @@ class NeumannInverse:
         runs = 1 if self._settings.batch_size is None else self._settings.runs
         series = [self._series(right, self._settings.seed + run) for run in range(runs)]
         x = (torch.stack(series).mean(0) / self.scale).reshape(b.shape)
-        return Solution(
-            x,
-            self._settings.steps * runs,
-            lambda: relative_residual(self._curvature, self.damping, b, x),
+        steps = self._settings.steps * runs
+        solution = Solution(
+            x, steps, lambda: relative_residual(self._curvature, self.damping, b, x)
         )
+        if self._settings.tolerance is not None and self._settings.batch_size is None:
+            reached = float(solution.residual.max())
+            if reached > self._settings.tolerance:
+                raise NotConvergedError(
+                    f"The Neumann series has a relative residual of {reached:.2g} after {steps} "
+                    f"terms, above its tolerance {self._settings.tolerance:g}: the damping "
+                    f"({self.damping:g}) is small beside the scale ({self.scale:g}). Cures: more "
+                    "`steps`, more `damping`, another solver, or tolerance=None to take it so."
+                )
+        return solution
 
     def _series(self, b: Tensor, seed: int) -> Tensor:
         generator = torch.Generator().manual_seed(seed)
@@ -88,7 +99,9 @@ class NeumannInverse:
         if batch is None:
             return self._curvature
         o = self._curvature.objective
-        index = torch.randint(len(o.y), (batch,), generator=generator).to(o.theta.device)
+        index = torch.randint(len(o.y), (batch,), generator=generator, device="cpu").to(
+            o.theta.device
+        )
         return self._curvature.restrict(index)
 
     def _check(self, x: Tensor, b: Tensor, step: int) -> None:

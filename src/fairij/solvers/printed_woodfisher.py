@@ -45,7 +45,7 @@ class PrintedWoodFisher:
     def visited(self, n: int) -> Tensor:
         """The training points that the recurrence visits, in order."""
         generator = torch.Generator().manual_seed(self.seed)
-        return torch.randperm(n, generator=generator)[: self.rows]
+        return torch.randperm(n, generator=generator, device="cpu")[: self.rows]
 
     def prepare(self, curvature: Curvature, damping: float) -> PrintedInverse:
         index = self.visited(len(curvature.objective.y)).to(curvature.objective.theta.device)

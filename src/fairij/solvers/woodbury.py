@@ -39,7 +39,7 @@ class Woodbury:
     def prepare(self, curvature: Curvature, damping: float) -> WoodburyInverse:
         o = curvature.objective
         generator = torch.Generator().manual_seed(self.seed)
-        index = torch.randperm(len(o.y), generator=generator)[: self.rows]
+        index = torch.randperm(len(o.y), generator=generator, device="cpu")[: self.rows]
         chunks = index.to(o.theta.device).split(256)
         G = torch.cat([curvature.root_rows(chunk) for chunk in chunks]) / len(index) ** 0.5
         return WoodburyInverse(curvature, G, check_damping(damping))

@@ -130,11 +130,7 @@ def get_search(search: str | Search) -> Search:
 
 
 def _check_scales(scales: tuple[float, ...]) -> None:
-    if (
-        not isinstance(scales, (tuple, list))
-        or not len(scales)
-        or not all(0 < scale < np.inf for scale in scales)
-    ):
+    if np.ndim(scales) != 1 or not len(scales) or not all(0 < scale < np.inf for scale in scales):
         raise InvalidInputError(
             f"`scales` must be one or more positive multipliers of the edit (1 is the jackknife's "
             f"own), got {scales}."

@@ -108,7 +108,7 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: float = 0.0,
         parameters: str | Sequence[str] = "trainable",
         batch_size: int | str = "auto",
-        memory_limit: int = 2**30,
+        memory_limit: int = 2**28,
         confidence: float = 0.95,
         random_state: int | None = 0,
         verbose: bool | str = "auto",

@@ -44,7 +44,7 @@ class TorchEditable:
         *,
         parameters: str | Sequence[str] = "trainable",
         batch_size: int | str = "auto",
-        memory_limit: int = 2**30,
+        memory_limit: int = 2**28,
     ) -> None:
         # a copy of the module tree that shares every tensor: eval mode is set on the copy alone
         tensors = [*module.parameters(), *module.buffers()]

@@ -347,11 +347,10 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         truth = rows.y.cpu().numpy()
         if len(self.classes_) > 2:  # of two, 1 is the positive one whatever its name
             predicted, truth = self.classes_[predicted], self.classes_[truth.astype(int)]
-        named = np.array(rows.groups.names, dtype=object)[rows.groups.codes]
         return take(
             truth,
             predicted,
-            sensitive_features=named,
+            sensitive_features=rows.groups,
             confidence=self.confidence,
             random_state=seed,
         )

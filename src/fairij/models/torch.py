@@ -119,6 +119,8 @@ class TorchEditable:
     def _probe_rows(self, X: Any) -> int:
         probe = _slice(X, 0, min(PROBE_ROWS, n_rows(X)))
         leaves = [p.detach().requires_grad_() for p in self._fitted.values()]
+        with torch.no_grad():
+            self.call(leaves, probe)  # the first call copies its rows, which must not be counted
         with torch.enable_grad():
             used = saved_bytes(lambda: self.call(leaves, probe), [*leaves, *_parts(probe)])
         room = BATCH_BYTES.get(self.device.type, BATCH_BYTES["cpu"])

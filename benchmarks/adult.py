@@ -134,6 +134,22 @@ def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
     return table
 
 
+def fresh(seeds: range = range(10, 20)) -> None:
+    """The same settings on seeds that played no part in picking them; no refits.
+
+    `python -c "from benchmarks.adult import fresh; fresh()"` writes `adult_fresh_seeds.json`.
+    """
+    adult_splits(0)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(WORKERS, mp_context=spawn, initializer=_one_thread) as pool:
+        records = [record for found in pool.map(trial, seeds) for record in found]
+    result = {"version": __version__, "seeds": list(seeds), "test": summary(records)}
+    result["records"] = records
+    RESULTS.with_name("adult_fresh_seeds.json").write_text(json.dumps(result, indent=1) + "\n")
+    for method, row in result["test"].items():
+        print(f"{method:38}" + "  ".join(f"{row[m][0]:.4f} +- {row[m][1]:.4f}" for m in METRICS))
+
+
 def main() -> None:
     adult_splits(0)  # fetches the files once
     spawn = multiprocessing.get_context("spawn")

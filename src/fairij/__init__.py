@@ -10,6 +10,7 @@ from fairij.mitigator import FairIJ
 from fairij.models import Editable, adapt
 from fairij.search import AllPositive, Grid, Sequential
 from fairij.selection import AccuracyBudget, LowestGap, TargetGap, pareto_front
+from fairij.soft import Path, Reweight
 from fairij.solvers import (
     SOLVERS,
     ConjugateGradient,
@@ -38,7 +39,9 @@ __all__ = [
     "Identity",
     "LowestGap",
     "Neumann",
+    "Path",
     "PrintedWoodFisher",
+    "Reweight",
     "Sequential",
     "TargetGap",
     "Woodbury",

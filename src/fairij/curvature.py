@@ -36,6 +36,10 @@ class Curvature(Protocol):
         """Rows ``R`` whose ``R^T R``, averaged over data points, is H without its L2 term."""
         ...
 
+    def middle(self) -> Tensor:
+        """``m (N, C, C)`` with ``H = sum_n J_n^T m_n J_n + diag(l2)`` where J is constant."""
+        ...
+
     def restrict(self, index: Tensor) -> Curvature:
         """The same curvature of a sample of the rows."""
         ...
@@ -62,6 +66,11 @@ class GGN:
         root = o.loss.curve_root(o.model.outputs[index])  # (B, C, C)
         rows = torch.einsum("bcd,bce->bed", o.model.rows(index), root)
         return _weighted(rows, o.weights, index)
+
+    def middle(self) -> Tensor:
+        o = self.objective
+        root = o.loss.curve_root(o.model.outputs).double()
+        return scale_rows(root @ root.mT, o.weights.double())
 
     def restrict(self, index: Tensor) -> GGN:
         return GGN(self.objective.restrict(index))
@@ -91,6 +100,11 @@ class EmpiricalFisher:
         rows = torch.einsum("bcd,bc->bd", o.model.rows(index), slope)[:, None]
         return _weighted(rows, o.weights, index)
 
+    def middle(self) -> Tensor:
+        o = self.objective
+        slope = o.loss.slope(o.model.outputs, o.y).double().view(len(o.y), -1)
+        return scale_rows(slope[:, :, None] * slope[:, None, :], o.weights.double())
+
     def restrict(self, index: Tensor) -> EmpiricalFisher:
         return EmpiricalFisher(self.objective.restrict(index))
 
@@ -112,6 +126,9 @@ class Hessian:
             "use curvature='ggn' or 'empirical_fisher' with this solver."
         )
 
+    def middle(self) -> Tensor:
+        return GGN(self.objective).middle()
+
     def restrict(self, index: Tensor) -> Hessian:
         return Hessian(self.objective.restrict(index))
 
@@ -128,9 +145,16 @@ def make_curvature(name: str, objective: Objective) -> Curvature:
 
 
 def dense(curvature: Curvature, *, chunk_bytes: int = 2**28) -> Tensor:
-    """The whole matrix in float64: from root rows where there are any, else column by column."""
+    """The whole matrix in float64: from root rows where there are any, else column by column.
+
+    A model whose Jacobian is constant and sparse may have a faster way, its ``gram``.
+    """
     o = curvature.objective
     n, d = len(o.y), len(o.theta)
+    if gram := getattr(o.model, "gram", None):
+        matrix = gram(curvature.middle())
+        matrix.diagonal().add_(o.l2)
+        return matrix
     matrix = torch.zeros(d, d, dtype=torch.float64, device=o.theta.device)
     if isinstance(curvature, Hessian):
         for i, unit in enumerate(torch.eye(d, dtype=o.theta.dtype, device=o.theta.device)):

@@ -12,16 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import nn
 
 from fairij._version import __version__
-from fairij.datasets import Split, Splits, adult_splits
+from fairij.datasets import Split, Splits, adult_splits, fetch_adult
+from fairij.datasets.splits import three_way_split
+from fairij.datasets.trials import ADULT_VALIDATION
 from fairij.fairness import Audit, audit
 from fairij.mitigator import FairIJ
-from fairij.report.page import page, save_chart
-from fairij.report.plots import frontier, group_rates, influence_curve
+from fairij.report.page import write_report
+from fairij.report.plots import group_rates, save_chart
 from fairij.selection import LowestGap
 from fairij.training import train_mlp
 
@@ -49,6 +52,7 @@ class Demo:
     constraint: str
     seed: int
     splits: Splits
+    people: pd.DataFrame  # the training rows before they are encoded
     mitigator: FairIJ
     audits: dict[str, dict[str, Audit]]  # "before"/"after" -> "validation"/"test"
     seconds: dict[str, float]
@@ -143,7 +147,16 @@ def run_demo(
         when: {name: _audit(module, part, splits.groups) for name, part in parts.items()}
         for when, module in (("before", model), ("after", mitigator.estimator_))
     }
-    return Demo(constraint, seed, splits, mitigator, audits, seconds)
+    people = _people(seed, data_home)
+    return Demo(constraint, seed, splits, people, mitigator, audits, seconds)
+
+
+def _people(seed: int, data_home: Path | None) -> pd.DataFrame:
+    """The training rows of `adult_splits` as a person reads them."""
+    adult = fetch_adult(include_sensitive=False, data_home=data_home)
+    official = np.flatnonzero(adult.split == "train")
+    fitted, _, _ = three_way_split(len(official), seed, validation=ADULT_VALIDATION, test=0.0)
+    return adult.data.iloc[official[fitted]].reset_index(drop=True)
 
 
 def _audit(module: nn.Module, part: Split, groups: tuple[str, ...]) -> Audit:
@@ -186,31 +199,31 @@ def write_demo(demo: Demo, out: Path, *, force: bool = False) -> None:
 
 
 def _write(demo: Demo, folder: Path) -> None:
-    mitigator = demo.mitigator
-    charts = [
-        (
-            "Influence of the training rows",
-            influence_curve(mitigator.influence_, marked=len(mitigator.dropped_)),
-        ),
-        ("Candidate edits", frontier(mitigator.candidates_, mitigator.chosen_)),
-        (
-            "Rates by group on the test set",
-            group_rates(
-                demo.audits["before"]["test"].by_group, demo.audits["after"]["test"].by_group
-            ),
-        ),
-    ]
-    for name, (_, chart) in zip(("influence", "candidates", "rates"), charts, strict=True):
+    mitigator, splits = demo.mitigator, demo.splits
+    before, after = (demo.audits[when]["test"].group_intervals for when in ("before", "after"))
+    charts = {
+        "influence": mitigator.plot_influence(),
+        "candidates": mitigator.plot_frontier(),
+        "rates": group_rates(before, after, title="Rates by group on the test set"),
+    }
+    for name, chart in charts.items():
         save_chart(chart, folder / name)
-    tables = [("Official test set", demo.table()), ("Validation rows", demo.table("validation"))]
-    text = page(
-        title="fairij on Adult",
-        answer=demo.answer(),
-        tables=tables,
-        charts=charts,
-        settings=dict(mitigator.edit_.settings),
+    train, _, test = splits
+    write_report(
+        mitigator,
+        folder / "report.html",
+        X=demo.people,
+        y=np.where(train.y > 0, ">50K", "<=50K"),
+        sensitive_features=pd.Series(_named(train, splits), name=splits.sensitive),
+        X_test=test.X,
+        y_test=test.y,
+        sensitive_features_test=_named(test, splits),
+        title=f"{demo.constraint.replace('_', ' ').capitalize()} on UCI Adult, official test set",
     )
-    (folder / "report.html").write_text(text, encoding="utf-8")
     (folder / "summary.json").write_text(json.dumps(demo.summary(), indent=2) + "\n")
     mitigator.candidates_.to_csv(folder / "candidates.csv", index=False)
     mitigator.edit_.save(folder / "edit.safetensors")
+
+
+def _named(part: Split, splits: Splits) -> list[str]:
+    return [splits.groups[code] for code in part.s]

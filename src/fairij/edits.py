@@ -9,25 +9,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load as from_safetensors
-from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
 from fairij.errors import CorruptEditError, InvalidInputError, WrongModelError
 from fairij.models import adapt
 from fairij.models.base import Editable
 from fairij.models.rows import n_rows, take_rows
+from fairij.models.sources import Source
+from fairij.sealed import UNSEALED, read_sealed, write_sealed, write_whole
+
+__all__ = ["FORMAT", "UNSEALED", "Edit", "data_fingerprint", "write_whole"]
 
 FORMAT = "fairij.edit/1"
 HASHED_ROWS = 100_000
 DENSE_BYTES = 2**26
-UNSEALED = "0" * 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +100,8 @@ class Edit:
             "frame": self.frame,
             "data": self.data,
             "settings": json.dumps(dict(self.settings)),
-            "sha256": UNSEALED,
         }
-        write_whole(target, _sealed(to_safetensors(tensors, header)))
+        write_sealed(target, tensors, header)
         return target
 
     @classmethod
@@ -110,15 +109,8 @@ class Edit:
         """Read an edit, checking all of it before anything is used. Nothing is unpickled."""
         if not Path(path).is_file():
             raise FileNotFoundError(f"No edit file at {path}.")
-        content = Path(path).read_bytes()
         try:
-            header = _header(content)
-            if header["format"] != FORMAT:
-                raise ValueError(f"its format is {header['format']!r}, not {FORMAT!r}")
-            unsealed = content.replace(_seal(header["sha256"]), _seal(UNSEALED), 1)
-            if hashlib.sha256(unsealed).hexdigest() != header["sha256"]:
-                raise ValueError("its bytes have changed since it was saved")
-            tensors = from_safetensors(content)
+            header, tensors = read_sealed(Path(path), FORMAT)
             edit = cls(
                 before=tensors["before"],
                 delta=tensors["delta"],
@@ -164,41 +156,6 @@ class Edit:
             raise CorruptEditError(f"{path} does not hold a valid edit: {'; '.join(failed)}.")
 
 
-def _header(content: bytes) -> dict[str, str]:
-    """The text part of a safetensors file: 8 bytes of length, then JSON."""
-    size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + size])
-    metadata = header["__metadata__"]
-    if not isinstance(metadata, dict):
-        raise ValueError("its header is not a table")
-    return metadata
-
-
-def _seal(digest: str) -> bytes:
-    return f'"sha256":"{digest}"'.encode()
-
-
-def _sealed(content: bytes) -> bytes:
-    """Put the hash of the whole unsealed file into its header."""
-    digest = hashlib.sha256(content).hexdigest()
-    return content.replace(_seal(UNSEALED), _seal(digest), 1)
-
-
-def write_whole(target: Path, content: bytes) -> None:
-    """Write to a temporary file beside the target, then rename: never half a file."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def data_fingerprint(X: Any, y: Any) -> str:
     """A hash of the training rows; of an even sample of them beyond a hundred thousand."""
     rows = n_rows(X)
@@ -206,7 +163,8 @@ def data_fingerprint(X: Any, y: Any) -> str:
     digest = hashlib.sha256(f"{rows} {step}".encode())
     parts = X.values() if isinstance(X, Mapping) else X if isinstance(X, tuple) else [X]
     for part in [*parts, y]:
-        sample = part if step == 1 else take_rows(part, np.arange(0, rows, step))
+        whole = step == 1 and not isinstance(part, Source)
+        sample = part if whole else take_rows(part, np.arange(0, rows, step))
         if isinstance(sample, Tensor):
             wide = sample.float() if sample.dtype == torch.bfloat16 else sample  # numpy lacks it
             sample = wide.detach().cpu().numpy()

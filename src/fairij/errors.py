@@ -31,6 +31,10 @@ class CorruptEditError(FairIJError, ValueError):
     """A file does not hold a valid edit."""
 
 
+class CheckpointError(FairIJError, ValueError):
+    """A checkpoint is of another run, is damaged, or cannot be written."""
+
+
 class FairIJWarning(UserWarning):
     """Base of the warnings that are fairij's own."""
 

@@ -7,11 +7,12 @@ loss carries). One sign convention everywhere: **positive means that dropping th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from fairij.objective import Objective
+from fairij.objective import Objective, by_blocks
 from fairij.solvers.base import Inverse, Solution
 
 
@@ -30,7 +31,13 @@ class Influence:
 def influence(objective: Objective, inverse: Inverse, gradient: Tensor) -> Influence:
     """Algorithm 2's scores: one solve, then one Jacobian-vector product over the training set."""
     solution = inverse.solve(gradient)
-    return Influence(-inner(objective.slope, objective.model.jvp(solution.x)), solution)
+    return Influence(scores_along(objective, solution.x), solution)
+
+
+def scores_along(objective: Objective, direction: Tensor) -> Tensor:
+    """``-l'_n J_n r`` of every training point, with its weight."""
+    slope, moved = objective.slope, objective.model.jvp(direction)
+    return by_blocks(lambda some: -inner(slope[some], moved[some]), moved)
 
 
 def balanced_influence(
@@ -52,7 +59,7 @@ def balanced_influence(
     weights = weights * len(weights) / weights.abs().sum().clamp_min(1e-300)
     direction = solution.x @ weights.to(solution.x)
     together = Solution(direction, solution.steps, lambda: solution.residual.max()[None])
-    return Influence(-inner(objective.slope, objective.model.jvp(direction)), together), weights
+    return Influence(scores_along(objective, direction), together), weights
 
 
 def slow_influence(
@@ -74,17 +81,20 @@ def slow_influence(
 def nested_gradients(objective: Objective, order: Tensor, ks: list[int]) -> Tensor:
     """``sum_{m < k} g_m / N`` over the first k points of ``order``, for each k: ``(D, K)``.
 
-    Only the gradients of the points between one k and the next are computed.
+    Only the gradients of the points between one k and the next are computed; a model whose rows
+    are read anew each time has ``sums``, which reads them once for all of those.
     """
-    sums, before = [], 0
-    total = torch.zeros_like(objective.theta)
-    for k in ks:
-        if k > before:
-            index = order[before:k]
-            total = total + objective.model.restrict(index).vjp(objective.slope[index])
-        before = k
-        sums.append(total)
-    return torch.stack(sums, 1)
+    model, slope = objective.model, objective.slope
+    pieces = [order[before:k] for before, k in pairwise([0, *ks])]
+    at_once = getattr(model, "sums", None)
+    if at_once is not None:
+        parts = at_once(slope, pieces)
+    else:
+        nothing = torch.zeros_like(objective.theta)
+        parts = torch.stack(
+            [model.restrict(i).vjp(slope[i]) if len(i) else nothing for i in pieces], 1
+        )
+    return parts.cumsum(1)
 
 
 def inner(left: Tensor, right: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 from fairij.errors import InvalidInputError
 from fairij.fairness import arrays
 from fairij.fairness.groups import Groups, encode_groups
-from fairij.models.rows import Columns, n_rows, speaking_of, take_rows
+from fairij.models.rows import Columns, n_rows, part_of, speaking_of
 from fairij.solvers.base import check_damping
 
 
@@ -105,7 +105,7 @@ class Data:
     X_val: Any
     y_val: NDArray[Any]
     groups: Groups  # of the validation rows
-    rows: NDArray[np.int64]  # which of the given rows are for training
+    rows: NDArray[np.int64] | None = None  # which of the given rows are for training; None: all
 
     @classmethod
     def given(
@@ -126,7 +126,7 @@ class Data:
         truth, truth_val = vector("y", y, rows), vector("y_val", y_val, rows_val)
         with speaking_of("sensitive_features_val", instead_of="sensitive_features"):
             groups = encode_groups(sensitive_features_val, expected_rows=rows_val)
-        return cls(X, truth, weights(weight, rows), X_val, truth_val, groups, np.arange(rows))
+        return cls(X, truth, weights(weight, rows), X_val, truth_val, groups)
 
     @classmethod
     def split(
@@ -144,10 +144,10 @@ class Data:
         held = held_out(groups, number_between("validation_fraction", fraction, 0, 1), seed)
         inside, outside = np.flatnonzero(~held), np.flatnonzero(held)
         return cls(
-            take_rows(X, inside),
+            part_of(X, inside),
             truth[inside],
             None if weight is None else weight[torch.as_tensor(inside)],
-            take_rows(X, outside),
+            part_of(X, outside),
             truth[outside],
             groups.take(outside),
             inside,

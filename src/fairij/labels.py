@@ -16,11 +16,13 @@ from fairij.errors import InvalidInputError, SmallGroupWarning
 from fairij.fairness import arrays
 from fairij.fairness.constraints import CONSTRAINTS, Constraint
 from fairij.fairness.groups import Groups
+from fairij.fairness.honesty import half_width, rows_needed
 from fairij.losses import Loss, get_loss, infer_loss
 from fairij.models.base import Editable
 from fairij.models.rows import n_rows, take_rows
 
 SMALL_CELL = 30
+ENCODED_AT_ONCE = 2**18  # labels
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def encode_labels(
             )
     else:
         classes = class_labels(y, z) if known is None else np.asarray(known)
-        encoded = [_encode(name, values, classes) for name, values in both]
+        encoded = [encode_classes(name, values, classes) for name, values in both]
     train, validation = (torch.as_tensor(v, dtype=z.dtype, device=z.device) for v in encoded)
     chosen = named or infer_loss(z, train)
     chosen.check(z, train)
@@ -100,16 +102,20 @@ def class_labels(y: NDArray[Any], z: Tensor) -> NDArray[Any]:
     return found
 
 
-def _encode(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+def encode_classes(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
+    """The place of each label among the classes."""
     kind = np.float64 if {classes.dtype.kind, y.dtype.kind} <= set("biuf") else np.str_
-    place = pd.Index(classes.astype(kind)).get_indexer(pd.Index(y.astype(kind)))
+    known, place = pd.Index(classes.astype(kind)), np.empty(len(y), np.int32)
+    for start in range(0, len(y), ENCODED_AT_ONCE):  # what is made on the way is much larger
+        some = slice(start, start + ENCODED_AT_ONCE)
+        place[some] = known.get_indexer(pd.Index(y[some].astype(kind)))
     if (place < 0).any():
         row = int(np.flatnonzero(place < 0)[0])
         raise InvalidInputError(
             f"`{name}` must hold only the labels {classes.tolist()}: row {row} holds "
             f"{y[row : row + 1].tolist()[0]!r}; drop such rows, or encode both tables alike."
         )
-    return place.astype(np.int64)
+    return place
 
 
 def check_runs(name: str, editable: Editable, X: Any) -> None:
@@ -164,6 +170,28 @@ def check_constraint(
         )
     cells = _cells(constraint, labels, groups)
     _check_sizes(cells, constraint.needs_truth, stacklevel + 1)
+
+
+def check_precision(
+    constraint: Constraint, labels: Labels, groups: Groups, selection: Any, *, stacklevel: int
+) -> None:
+    """Warn where a gap is asked for that some group has too few rows to show."""
+    target = getattr(selection, "gap", None)
+    if not target or constraint.takes_outputs or not labels.loss.is_classification:
+        return
+    cells = _cells(constraint, labels, groups)
+    rate = float((labels.validation == 1).double().mean())
+    rate = 0.5 if constraint.needs_truth else min(max(rate, 0.05), 0.95)
+    small = {name: n for name, n in cells.items() if half_width(rate, n) > target}
+    if small:
+        name, n = min(small.items(), key=lambda item: item[1])
+        warnings.warn(
+            f"A gap of {target:g} is asked for, but {n} rows of {name!r} show its rate to within "
+            f"{half_width(rate, n):.2g} only: about {rows_needed(rate, target):,} validation rows "
+            "of each group would do.",
+            SmallGroupWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _cells(constraint: Constraint, labels: Labels, groups: Groups) -> dict[str, int]:

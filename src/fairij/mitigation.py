@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -24,12 +25,15 @@ from fairij.errors import (
 )
 from fairij.fairness.constraints import Constraint
 from fairij.fairness.groups import Groups
+from fairij.fairness.honesty import MOST_ROWS, Patterns
 from fairij.influence import Influence, balanced_influence, influence, nested_gradients
+from fairij.judging import Judge, Moves, Recording, candidates, performance_column
 from fairij.losses import Loss
 from fairij.models.base import Editable
-from fairij.models.rows import take_rows
+from fairij.models.rows import part_of
 from fairij.objective import Objective, normalised_weights
-from fairij.search import Judge, Progress, Search, candidates, performance_column
+from fairij.scene import Scene, Search
+from fairij.search import Progress
 from fairij.selection import Selection, pareto_front
 from fairij.solvers.base import Inverse, Solution, Solver
 
@@ -49,9 +53,7 @@ class Rows:
     groups: Groups
 
     def take(self, index: NDArray[np.int64]) -> Rows:
-        return Rows(
-            take_rows(self.X, index), self.y[torch.as_tensor(index)], self.groups.take(index)
-        )
+        return Rows(part_of(self.X, index), self.y[torch.as_tensor(index)], self.groups.take(index))
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Trial:
     inverse: Inverse
     rankings: list[Ranking]  # one a fold
     table: pd.DataFrame
+    moves: Moves = field(default_factory=dict)  # of candidates that are solved for good
     solved: dict[int, Solution] = field(default_factory=dict)  # by k, to the solver's tolerance
 
 
@@ -119,6 +122,9 @@ class Outcome:
     delta: Tensor
     judged: Rows
     diagnostics: dict[str, Any] = field(default_factory=dict)
+    direction: Tensor | None = None  # (D,) behind the influence
+    moves: Tensor | None = None  # (R, D) the change of each candidate, where none is solved anew
+    patterns: Patterns | None = None  # what all candidates predict on the rows of the choice
 
 
 class Mitigation:
@@ -167,24 +173,76 @@ class Mitigation:
                 NothingToDropWarning,
                 stacklevel=3,
             )
-        return self._finish(table, chosen, trial, ranking, judged)
+        outcome = self._finish(table, chosen, trial, ranking, judged)
+        outcome.direction = ranking.influence.direction
+        outcome.patterns = self._patterns(judges[0])
+        if not self.settings.search.drops and self.settings.validation != "cross_fit":
+            outcome.moves = self._all_moves(table, trials)
+        return outcome
+
+    def _all_moves(self, table: pd.DataFrame, trials: list[Trial]) -> Tensor:
+        nothing = torch.zeros_like(self.objective.theta)
+        keys = zip(table["damping"], table["k"], table["scale"], strict=True)
+        return torch.stack(
+            [
+                _trial_at(trials, damping).moves.get((k, scale), nothing)
+                for damping, k, scale in keys
+            ]
+        )
+
+    def _patterns(self, judge: Judge) -> Patterns | None:
+        if not isinstance(judge.evaluator, Recording):
+            return None
+        return Patterns.of(
+            np.concatenate(judge.evaluator.predictions),
+            judge.y.long().cpu().numpy(),
+            judge.groups.codes,
+            n_groups=len(judge.groups.names),
+            n_classes=self.settings.n_classes,
+        )
 
     def _trial(self, inverse: Inverse, targets: list[Target], judges: list[Judge]) -> Trial:
         rankings = [self.rank(target, inverse) for target in targets]
         shared = min(len(ranking.order) for ranking in rankings)  # what every fold can drop
+        search, progress = self.settings.search, self.progress
         with self._timed("candidates"):
-            parts = [
-                candidates(
-                    self.settings.search,
-                    self.objective,
-                    inverse,
-                    ranking.order[:shared],
-                    judge,
-                    self.progress,
-                )
+            found = [
+                candidates(search, self._scene(inverse, ranking, shared), judge, progress)
                 for ranking, judge in zip(rankings, judges, strict=True)
             ]
-        return Trial(inverse, rankings, _average(parts))
+        return Trial(inverse, rankings, _average([table for table, _ in found]), found[0][1])
+
+    def _scene(self, inverse: Inverse, ranking: Ranking, most: int | None = None) -> Scene:
+        target, weights = ranking.target, ranking.weights
+
+        def inverse_at(moved: Tensor) -> Inverse:
+            there = make_curvature(self.settings.curvature, self.objective.moved(moved))
+            return self.settings.solver.prepare(there, inverse.damping)
+
+        return Scene(
+            self.objective,
+            inverse,
+            ranking.order[:most],
+            ranking.influence,
+            target.gradients @ weights.to(target.gradients),
+            float(weights.to(target.gaps) @ target.gaps),
+            self._gaps_at(target.rows),
+            inverse_at,
+        )
+
+    def _gaps_at(self, rows: Rows) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        s = self.settings
+        fitted = cache(lambda: self.editable.linearize(rows.X, keep=False))  # where it is asked for
+
+        def gaps_at(moved: Tensor) -> tuple[Tensor, Tensor]:
+            there = fitted().moved(moved)
+            parts = s.constraint.part_gradients(
+                there.outputs, rows.y, rows.groups, s.loss, s.temperature, hard=True
+            )
+            gaps = torch.tensor([gap for gap, _ in parts], dtype=torch.float64)
+            return gaps, torch.stack([there.vjp(weights) for _, weights in parts], 1)
+
+        return gaps_at
 
     def _select(self, table: pd.DataFrame) -> int:
         level = self._performance(table)
@@ -202,9 +260,9 @@ class Mitigation:
         while True:
             chosen = self._select(table)
             k, scale = int(table["k"][chosen]), float(table["scale"][chosen])
-            if k == 0 or chosen in judged:
-                return chosen
             trial = _trial_at(trials, float(table["damping"][chosen]))
+            if k == 0 or chosen in judged or (k, scale) in trial.moves:
+                return chosen
             if k not in trial.solved:
                 with self._timed("edit"):
                     trial.solved[k] = self._solve(trial.inverse, trial.rankings[0].order[:k])
@@ -217,7 +275,8 @@ class Mitigation:
         return inverse.solve(nested_gradients(self.objective, dropped, [len(dropped)])[:, 0])
 
     def _performance(self, table: pd.DataFrame) -> NDArray[np.float64]:
-        return table[performance_column(self.settings.loss)].to_numpy()
+        named = getattr(self.settings.selection, "performance", None)  # a column that a rule names
+        return table[named or performance_column(self.settings.loss)].to_numpy()
 
     def target(self, rows: Rows) -> Target:
         """What is to fall, on these validation rows: the surrogate and its gradient."""
@@ -256,27 +315,43 @@ class Mitigation:
             if target.loss_gradient is not None:
                 loss_scores = influence(self.objective, inverse, target.loss_gradient).scores
                 eligible &= loss_scores > 0
-            order = torch.argsort(result.scores, descending=True, stable=True)
-        return Ranking(target, weights, result, loss_scores, order[eligible[order]])
+            index = torch.nonzero(eligible)[:, 0]
+            order = index[torch.argsort(result.scores[index], descending=True, stable=True)]
+        return Ranking(target, weights, result, loss_scores, order)
 
     def _judge(self, rows: Rows) -> Judge:
         s = self.settings
         evaluator = self.editable.evaluator(rows.X)
+        if self._is_repeatable(rows):
+            evaluator = Recording(evaluator, s.loss)
         return Judge(evaluator, rows.y, rows.groups, s.loss, s.constraint, s.n_classes)
+
+    def _is_repeatable(self, rows: Rows) -> bool:
+        """Whether the choice can be made again on resamples of the rows."""
+        s = self.settings
+        return (
+            s.loss.is_classification
+            and s.constraint.metric is not None
+            and s.validation != "cross_fit"
+            and s.n_classes < 256
+            and len(rows.y) <= MOST_ROWS
+        )
 
     def _finish(
         self, table: pd.DataFrame, chosen: int, trial: Trial, ranking: Ranking, judged: Rows
     ) -> Outcome:
         k, scale = int(table["k"][chosen]), float(table["scale"][chosen])
-        inverse, dropped = trial.inverse, ranking.order[:k]
+        dropped = ranking.order[: k if self.settings.search.drops else 0]
         delta = torch.zeros_like(self.objective.theta)
-        diagnostics: dict[str, Any] = {}
+        diagnostics: dict[str, Any] = {"search": self.settings.search.name}
         if len(dropped):
             with self._timed("edit"):
-                solution = trial.solved.get(k) or self._solve(inverse, dropped)
+                solution = trial.solved.get(k) or self._solve(trial.inverse, dropped)
             delta = scale * solution.x
             diagnostics |= {"edit_residual": float(solution.residual[0])}
-        diagnostics = self._diagnose(ranking, inverse, dropped, scale, delta) | diagnostics
+        elif k:
+            delta = self._moved(trial, ranking, k, scale)
+        diagnostics = self._diagnose(ranking, trial.inverse, delta) | diagnostics
         return Outcome(
             ranking.influence.scores,
             ranking.loss_scores,
@@ -288,9 +363,19 @@ class Mitigation:
             diagnostics | {"seconds": dict(self.seconds)},
         )
 
-    def _diagnose(
-        self, ranking: Ranking, inverse: Inverse, dropped: Tensor, scale: float, delta: Tensor
-    ) -> dict[str, Any]:
+    def _moved(self, trial: Trial, ranking: Ranking, k: int, scale: float) -> Tensor:
+        """The candidate's change; proposed anew where the ranking is no longer the trial's."""
+        if ranking is trial.rankings[0]:
+            return trial.moves[k, scale]
+        with self._timed("edit"):
+            for proposal in self.settings.search.propose(self._scene(trial.inverse, ranking)):
+                if proposal.label == scale:
+                    return proposal.direction
+                if proposal.label is None and scale in proposal.scales:
+                    return scale * proposal.direction
+        return torch.zeros_like(self.objective.theta)
+
+    def _diagnose(self, ranking: Ranking, inverse: Inverse, delta: Tensor) -> dict[str, Any]:
         o, s = self.objective, self.settings
         # a further step of training to the minimum would move M by this much on its own
         drift = -float(ranking.influence.direction @ o.gradient)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
+import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -17,35 +20,53 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij._version import __version__
+from fairij.checkpoints import Journal, JournaledEditable
 from fairij.curvature import CURVATURES
+from fairij.display import Display
+from fairij.distributed import (
+    DistributedEditable,
+    check_agreement,
+    fingerprint,
+    processes,
+    shared_seed,
+    whole_column,
+)
 from fairij.edits import Edit, data_fingerprint
 from fairij.errors import InvalidInputError
 from fairij.fairness.audit import Audit, audit, audit_regression
 from fairij.fairness.constraints import Constraint, Surrogate, get_constraint
+from fairij.fairness.counts import accuracy, balanced_accuracy
+from fairij.fairness.honesty import honest_gap
 from fairij.inputs import (
     Data,
     dampings,
     has_method,
+    held_out,
     number_between,
     one_of,
     vector,
     whole_number,
 )
-from fairij.labels import check_constraint, check_runs, encode_labels
+from fairij.labels import check_constraint, check_precision, check_runs, encode_labels
 from fairij.losses import LOSSES, Loss, get_loss
 from fairij.mitigation import Drop, Mitigation, Outcome, Reuse, Rows, Settings
 from fairij.models import adapt
 from fairij.models.base import Editable
 from fairij.models.rows import Columns, n_rows, speaking_of
+from fairij.models.sources import as_source
+from fairij.models.streamed import StreamedEditable
 from fairij.models.training import classes_of, l2_of, loss_of, weights_of
 from fairij.objective import Objective, normalised_weights
 from fairij.progress import reporter
-from fairij.search import Search, get_search
+from fairij.scene import Search
+from fairij.search import get_search
 from fairij.selection import Selection, get_selection
 from fairij.solvers import SOLVERS, Solver, get_solver
 
+NOT_FACTS = ("estimator", "checkpoint", "verbose", "confidence", "constraints", "loss")
 
-class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+
+class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Edit a fitted model so that a group gap shrinks, without training it again.
 
     Finds the training rows that push the gap up and moves the model's parameters as if it had
@@ -60,7 +81,9 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     damping : added to the curvature's diagonal; several values are tried and chosen among on
         validation rows; "auto" is a hundredth of the largest eigenvalue
     curvature : "ggn", "empirical_fisher" or "hessian"
-    search : which edits to try: "grid" (k by scale), "all_positive", "sequential", or an object
+    search : which edits to try: "grid" (k by scale), "all_positive" or "sequential" drop rows;
+        "reweight" lowers each row's weight in proportion to its influence, "path" goes in many
+        small steps; or an object, as in ``Grid(max_k=500)``
     selection : which edit to take: "lowest_gap" (whatever it costs), `LowestGap(slack=...)`,
         `AccuracyBudget`, `TargetGap`
     drop : "fairness", or "loss_aware" to drop only points that also raise the validation loss
@@ -76,16 +99,27 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     confidence : level of the bootstrap intervals in `before_` and `after_`
     random_state : seed of every random choice; None for one drawn anew and kept in ``edit_``
     verbose : True, False, or "auto": a progress bar on a terminal when the work is long
+    checkpoint : a folder in which the work is written down as it is done; the same fit with the
+        same folder goes on where it was stopped, and ends with the same bits
+    holdout_fraction : of the validation rows, kept away from the gradient and from the choice
 
     Attributes
     ----------
     estimator_ : the edited copy, of the same type as ``estimator``
     influence_ : (N,) score of each row of X; positive: dropping it lowers the gap; NaN for rows
         that were split off for validation
+    direction_ : (D,) ``(H + damping I)^-1 grad M``, from which any row can be scored
     loss_influence_ : (N,) the same on validation loss, with ``drop="loss_aware"``, else None
     dropped_ : the rows of X dropped, the most harmful first
     candidates_ : DataFrame of all edits tried; ``chosen_`` is the row taken
+    moves_ : (R, D) the change of the parameters by each candidate, with "reweight" and "path" (where
+        no row is dropped whole, and ``dropped_`` is empty), else None
     before_, after_ : `Audit` on the rows that the choice was made on, hence optimistic
+    honest_gap_ : what to expect of the chosen edit's gap on fresh rows, with an interval, by making
+        the choice again on resamples; None with "cross_fit", in regression and for one's own
+        constraints
+    holdout_before_, holdout_after_ : `Audit` on rows that played no part, with
+        ``holdout_fraction``, else None
     edit_ : the `Edit`, which can be saved, applied and undone
     diagnostics_ : damping, residuals, gradient norm, predicted and actual surrogate, seconds
     """
@@ -112,6 +146,8 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         confidence: float = 0.95,
         random_state: int | None = 0,
         verbose: bool | str = "auto",
+        checkpoint: str | os.PathLike[str] | None = None,
+        holdout_fraction: float = 0.0,
     ) -> None:
         self.estimator = estimator
         self.constraints = constraints
@@ -132,6 +168,8 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.confidence = confidence
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.holdout_fraction = holdout_fraction
 
     def fit(
         self,
@@ -148,17 +186,29 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
         Give the rows that the model was trained on, and validation rows with their groups; or
         only training rows with ``sensitive_features``, of which a fraction is then split off.
+        Rows may be a `fairij.models.sources.Source`, which is read as it is needed; labels, weights
+        and groups are then arrays or the names of columns.
         ``sample_weight`` is what the model was fitted with; an estimator's own ``class_weight``
         is taken into account by itself.
         """
-        seed = self._seed()
+        seed = shared_seed(self._seed())
         choices = self._choices(seed)
+        X, X_val = as_source(X), as_source(X_val)
+        y, y_val = whole_column(X, y), whole_column(X_val, y_val)
+        sample_weight = whole_column(X, sample_weight)
+        sensitive_features = whole_column(X, sensitive_features)
+        sensitive_features_val = whole_column(X_val, sensitive_features_val)
         if X_val is None and y_val is None and sensitive_features_val is None:
             fraction = self.validation_fraction
             data = Data.split(X, y, sample_weight, sensitive_features, fraction=fraction, seed=seed)
         else:
             data = Data.given(X, y, sample_weight, X_val, y_val, sensitive_features_val)
         editable = self._adapt(self.estimator, self.parameters)
+        facts = partial(self._facts, editable, data, choices)
+        check_agreement(facts)
+        journal = None if self.checkpoint is None else Journal.open(self.checkpoint, facts())
+        if journal is not None:
+            editable = JournaledEditable(editable, journal)
         check_runs("X", editable, data.X)
         model = editable.linearize(data.X)
         with speaking_of("X_val"):
@@ -171,8 +221,16 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             loss_of(editable, self.loss),
             classes_of(editable),
         )
+        validation, held = Rows(data.X_val, labels.validation, data.groups), None
+        if self.holdout_fraction != 0:
+            fraction = number_between("holdout_fraction", self.holdout_fraction, 0, 1)
+            away = held_out(data.groups, fraction, seed)
+            held = validation.take(np.flatnonzero(away))
+            validation = validation.take(np.flatnonzero(~away))
+            labels = dataclasses.replace(labels, validation=validation.y)
         constraint = get_constraint(self.constraints)
-        check_constraint(constraint, labels, data.groups, stacklevel=2)
+        check_constraint(constraint, labels, validation.groups, stacklevel=2)
+        check_precision(constraint, labels, validation.groups, choices["selection"], stacklevel=2)
         theta, rows = editable.theta, len(data.y)
         weight = weights_of(editable, labels.train, data.y, data.weight)
         objective = Objective(
@@ -183,16 +241,18 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             theta,
             l2_of(editable, rows, weight, self.weight_decay),
         )
-        validation = Rows(data.X_val, labels.validation, data.groups)
         settings = Settings(
             constraint, labels.loss, n_classes=len(labels.classes), seed=seed, **choices
         )
         with reporter(self.verbose if self.verbose == "auto" else bool(self.verbose)) as progress:
             outcome = Mitigation(editable, objective, validation, settings, progress).run()
+        if journal is not None:
+            journal.write()
         self.loss_, self.classes_ = labels.loss, labels.classes
         self._remember_columns(X)
         self._keep_scores(outcome, data.rows, n_rows(X))
         self._keep_edit(editable, outcome, settings, data_fingerprint(X, y))
+        self._keep_honesty(editable, outcome, settings, held)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -224,8 +284,14 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         metric = accuracy_score if self.loss_.is_classification else r2_score
         return float(metric(truth, predicted, sample_weight=sample_weight))
 
+    def editable(self) -> Editable:
+        """The model as it was given, seen through the parameters that were edited."""
+        check_is_fitted(self, "estimator_")
+        return self._adapt(self.estimator, self.edit_.parameter_names)
+
     def _outputs(self, X: Any) -> Tensor:
         check_is_fitted(self, "estimator_")
+        X = as_source(X)
         if n_rows(X) == 0:
             raise InvalidInputError("`X` must not be empty: there are 0 rows to predict.")
         Columns(
@@ -236,14 +302,33 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _adapt(self, estimator: Any, parameters: str | Sequence[str]) -> Editable:
         batch = self.batch_size
-        return adapt(
+        limit = whole_number("memory_limit", self.memory_limit, 0)
+        editable = adapt(
             estimator,
             parameters=parameters,
             batch_size=batch
             if isinstance(batch, str) and batch == "auto"
             else whole_number("batch_size", batch, 1, otherwise=" or 'auto'"),
-            memory_limit=whole_number("memory_limit", self.memory_limit, 0),
+            memory_limit=limit,
         )
+        return DistributedEditable(StreamedEditable(editable, limit))
+
+    def _facts(self, editable: Editable, data: Data, choices: dict[str, Any]) -> dict[str, str]:
+        """What a run depends on, by name, as short texts."""
+        asked = {n: v for n, v in self.get_params(deep=False).items() if n not in NOT_FACTS}
+        settings = asked | choices | {"constraints": get_constraint(self.constraints).name}
+        weights = torch.ones(1) if data.weight is None else data.weight
+        return {
+            "model": editable.frame_fingerprint()[:16],
+            "parameters": fingerprint(editable.theta),
+            "training rows": data_fingerprint(data.X, data.y)[:16],
+            "sample weights": fingerprint(weights),
+            "validation rows": data_fingerprint(data.X_val, data.y_val)[:16],
+            "groups": fingerprint(torch.as_tensor(data.groups.codes)),
+            "settings": re.sub("0x[0-9a-f]+", "", repr(settings)),  # an address is not a setting
+            "processes": str(processes()),
+            "versions": f"fairij {__version__}, torch {torch.__version__}",
+        }
 
     def _remember_columns(self, X: Any) -> None:
         """``n_features_in_`` and ``feature_names_in_``, as scikit-learn has them."""
@@ -291,8 +376,12 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             "temperature": number_between("temperature", self.temperature, 0),
         }
 
-    def _keep_scores(self, outcome: Outcome, train_rows: NDArray[np.int64], rows: int) -> None:
+    def _keep_scores(
+        self, outcome: Outcome, train_rows: NDArray[np.int64] | None, rows: int
+    ) -> None:
         def by_given_row(scores: Tensor) -> NDArray[np.float64]:
+            if train_rows is None:
+                return scores.cpu().numpy().astype(np.float64)
             spread = np.full(rows, np.nan)
             spread[train_rows] = scores.cpu().numpy()
             return spread
@@ -301,9 +390,11 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.loss_influence_ = (
             None if outcome.loss_influence is None else by_given_row(outcome.loss_influence)
         )
-        self.dropped_ = train_rows[outcome.dropped]
+        self.dropped_ = outcome.dropped if train_rows is None else train_rows[outcome.dropped]
+        self.direction_ = outcome.direction
         self.candidates_ = outcome.candidates
         self.chosen_ = outcome.chosen
+        self.moves_ = None if outcome.moves is None else outcome.moves.cpu().numpy()
         self.diagnostics_ = outcome.diagnostics
 
     def _keep_edit(
@@ -340,6 +431,27 @@ class FairIJ(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.estimator_ = editable.edited(after)
         self.before_ = self._audit(editable, theta, outcome.judged, settings.seed)
         self.after_ = self._audit(editable, after, outcome.judged, settings.seed)
+
+    def _keep_honesty(
+        self, editable: Editable, outcome: Outcome, settings: Settings, held: Rows | None
+    ) -> None:
+        self.holdout_before_, self.holdout_after_ = (
+            None if held is None else self._audit(editable, theta, held, settings.seed)
+            for theta in (editable.theta, self.edit_.after.to(editable.theta))
+        )
+        self.honest_gap_ = None
+        if outcome.patterns is not None and settings.constraint.metric is not None:
+            self.honest_gap_ = honest_gap(
+                outcome.patterns,
+                settings.constraint.metric,
+                lambda gap, level, before: settings.selection.choose(gap, level, before=before),
+                gap=float(outcome.candidates["gap"].iloc[outcome.chosen]),
+                performance=balanced_accuracy
+                if getattr(settings.selection, "performance", None) == "balanced_accuracy"
+                else accuracy,
+                confidence=self.confidence,
+                seed=settings.seed,
+            )
 
     def _audit(self, editable: Editable, theta: Tensor, rows: Rows, seed: int) -> Audit:
         predicted = self.loss_.predict(editable.outputs(rows.X, theta)).cpu().numpy()

@@ -6,7 +6,8 @@ row sets its ``w_n`` to zero and leaves ``W`` alone, as in the paper's weighted 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -14,6 +15,9 @@ from torch import Tensor
 
 from fairij.losses import Loss
 from fairij.models.base import Linearization
+from fairij.models.memory import joined
+
+BLOCK_ROWS = 2**20
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,13 @@ class Objective:
     @cached_property
     def slope(self) -> Tensor:
         """``w_n l'(z_n) / W``, shaped like the outputs: the whole data term of ``g_n``."""
-        z = self.model.outputs
-        return scale_rows(self.loss.slope(z, self.y), self.weights)
+        z, y, w = self.model.outputs, self.y, self.weights
+        return by_blocks(lambda some: scale_rows(self.loss.slope(z[some], y[some]), w[some]), z)
 
     @property
     def value(self) -> float:
-        data = (self.weights * self.loss.value(self.model.outputs, self.y)).sum()
+        z, y, w = self.model.outputs, self.y, self.weights
+        data = sum((w[b] * self.loss.value(z[b], y[b])).sum() for b in blocks(len(z)))
         return float(data + (self.l2 * self.theta**2).sum() / 2)
 
     @cached_property
@@ -50,6 +55,22 @@ class Objective:
             self.model.restrict(index), self.y[index], self.loss, weights, self.theta, self.l2
         )
 
+    def moved(self, by: Tensor) -> Objective:
+        """The same loss at ``theta + by``."""
+        return replace(self, model=self.model.moved(by), theta=self.theta + by)
+
+
+def blocks(rows: int) -> Iterator[slice]:
+    """All rows in parts small enough that what is made of one of them on the way hardly counts."""
+    return (slice(start, start + BLOCK_ROWS) for start in range(0, rows, BLOCK_ROWS))
+
+
+def by_blocks(function: Callable[[slice], Tensor], like: Tensor) -> Tensor:
+    """A vector with an entry for each row of ``like``, made block by block."""
+    if len(like) <= BLOCK_ROWS:
+        return function(slice(0, len(like)))
+    return joined((function(some) for some in blocks(len(like))), len(like))
+
 
 def scale_rows(values: Tensor, weights: Tensor) -> Tensor:
     """``weights[n] * values[n]`` for values of shape ``(N,)`` or ``(N, C)``."""
@@ -59,6 +80,6 @@ def scale_rows(values: Tensor, weights: Tensor) -> Tensor:
 def normalised_weights(sample_weight: Tensor | None, rows: int, like: Tensor) -> Tensor:
     """Sample weights that sum to one."""
     if sample_weight is None:
-        return torch.full((rows,), 1 / rows, dtype=like.dtype, device=like.device)
+        return torch.full((1,), 1 / rows, dtype=like.dtype, device=like.device).expand(rows)
     weights = sample_weight.to(like)
     return weights / weights.sum()

@@ -1,4 +1,4 @@
-"""Candidate edits and their judgement: how many points to drop, and how far to move.
+"""Which edits to try: how many points to drop, and how far to move.
 
 An edit is ``theta + c (H + damping I)^-1 sum_{m in top k} g_m / N``. ``c = 1`` is the jackknife's
 own estimate of refitting without the k points; other scales are the paper's multipliers of it.
@@ -8,30 +8,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-import pandas as pd
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from fairij.errors import InvalidInputError
-from fairij.fairness import counts
-from fairij.fairness.constraints import Constraint
-from fairij.fairness.groups import Groups
 from fairij.influence import nested_gradients
-from fairij.losses import Loss
-from fairij.models.base import Evaluator
-from fairij.objective import Objective
-from fairij.solvers.base import Inverse
+from fairij.scene import Proposal, Scene, Search
+from fairij.soft import Path, Reweight, check_scales
 
 PAPER_SCALES = (0.01, 0.1, 1.0, 2.0, 3.0, 5.0, 10.0)
 Progress = Callable[[str, int, int], None]
 
 
+class _Dropping:
+    """What the searches that drop whole rows share."""
+
+    scales: tuple[float, ...]
+    tolerance: float
+    drops: ClassVar[bool] = True
+    stops_early: ClassVar[bool] = False
+    at_once: ClassVar[int | None] = None  # solved together; None for all
+
+    def ks(self, positive: int, rows: int) -> list[int]:
+        raise NotImplementedError
+
+    def count(self, scene: Scene) -> int:
+        return len(self.ks(len(scene.order), len(scene.objective.y)))
+
+    def propose(self, scene: Scene) -> Iterator[Proposal]:
+        """``(H + damping I)^-1 sum_{m < k} g_m / N`` for each k."""
+        ks = self.ks(len(scene.order), len(scene.objective.y))
+        chunk = self.at_once or max(len(ks), 1)
+        start, before = torch.zeros_like(scene.objective.theta), 0
+        for first in range(0, len(ks), chunk):
+            some = ks[first : first + chunk]
+            steps = [k - before for k in some]
+            pulls = nested_gradients(scene.objective, scene.order[before:], steps) + start[:, None]
+            start, before = pulls[:, -1], some[-1]
+            moved = scene.inverse.solve(pulls, tolerance=self.tolerance).x
+            for k, direction in zip(some, moved.T, strict=True):
+                yield Proposal(k, direction, self.scales)
+
+
 @dataclass(frozen=True)
-class Grid:
+class Grid(_Dropping):
     """Every k with every scale (the paper's experiments: 40 values of k, 7 scales).
 
     Parameters
@@ -48,8 +70,10 @@ class Grid:
     max_k: int | None = None
     tolerance: float = 5e-2
 
+    name: ClassVar[str] = "grid"
+
     def __post_init__(self) -> None:
-        _check_scales(self.scales)
+        check_scales(self.scales)
         if self.k is not None and np.ndim(self.k) != 1:
             raise InvalidInputError(f"`k` must be several numbers, as in (50, 100); got {self.k}.")
         if self.k is not None and not all(k == int(k) >= 0 for k in self.k):
@@ -72,21 +96,23 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class AllPositive:
+class AllPositive(_Dropping):
     """Drop every point of positive influence (proposition 3.1), at the given scales."""
 
     scales: tuple[float, ...] = (1.0,)
     tolerance: float = 2e-2
 
+    name: ClassVar[str] = "all_positive"
+
     def __post_init__(self) -> None:
-        _check_scales(self.scales)
+        check_scales(self.scales)
 
     def ks(self, positive: int, rows: int) -> list[int]:
         return [positive] if positive else []
 
 
 @dataclass(frozen=True)
-class Sequential:
+class Sequential(_Dropping):
     """The loop of algorithms 1 and 2: one more step of points until the gap stops falling."""
 
     step: int = 1
@@ -94,8 +120,12 @@ class Sequential:
     max_k: int = 2000
     tolerance: float = 1e-3
 
+    name: ClassVar[str] = "sequential"
+    stops_early: ClassVar[bool] = True
+    at_once: ClassVar[int | None] = 16
+
     def __post_init__(self) -> None:
-        _check_scales(self.scales)
+        check_scales(self.scales)
         if not 1 <= self.step <= self.max_k:
             raise InvalidInputError(
                 f"`step` must lie between 1 and `max_k`={self.max_k}, got {self.step}."
@@ -109,120 +139,18 @@ class Sequential:
         return list(range(self.step, min(positive, self.max_k) + 1, self.step))
 
 
-Search = Grid | AllPositive | Sequential
 SEARCHES: dict[str, type[Search]] = {
-    "grid": Grid,
-    "all_positive": AllPositive,
-    "sequential": Sequential,
+    search.name: search for search in (Grid, AllPositive, Sequential, Reweight, Path)
 }
 
 
 def get_search(search: str | Search) -> Search:
     """Look a search up by name, with its default settings; a search object is returned as it is."""
-    if isinstance(search, (Grid, AllPositive, Sequential)):
-        return search
-    if not isinstance(search, str) or search not in SEARCHES:
+    if isinstance(search, str) and search in SEARCHES:
+        return SEARCHES[search]()
+    if isinstance(search, (str, type)) or not callable(getattr(search, "propose", None)):
         raise InvalidInputError(
             f"`search` must be one of {sorted(SEARCHES)} or a search object, as in "
             f"Grid(max_k=500); got {search!r}."
         )
-    return SEARCHES[search]()
-
-
-def _check_scales(scales: tuple[float, ...]) -> None:
-    if np.ndim(scales) != 1 or not len(scales) or not all(0 < scale < np.inf for scale in scales):
-        raise InvalidInputError(
-            f"`scales` must be one or more positive multipliers of the edit (1 is the jackknife's "
-            f"own), got {scales}."
-        )
-
-
-@dataclass(frozen=True)
-class Judge:
-    """Hard metrics of edited models on one set of rows."""
-
-    evaluator: Evaluator
-    y: Tensor
-    groups: Groups
-    loss: Loss
-    constraint: Constraint
-    n_classes: int
-
-    def judge(self, direction: Tensor, scales: tuple[float, ...]) -> dict[str, NDArray[Any]]:
-        """Gap and performance at ``theta + c direction`` for each scale c."""
-        steps = torch.tensor(scales, dtype=torch.float64)
-        z = self.evaluator.along(direction, steps)  # (S, N) or (S, N, C)
-        finite = torch.isfinite(z).flatten(1).all(1).cpu().numpy()
-        z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that blew up gets no value from these
-        table = self._table(z) if self.loss.is_classification else None
-        gap = self.constraint.gap(z, self.y, self.groups, table)
-        result = {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)}
-        if table is not None:
-            result["accuracy"] = np.where(finite, counts.accuracy(table), 0.0)
-            result["balanced_accuracy"] = np.where(finite, counts.balanced_accuracy(table), 0.0)
-        else:
-            error = ((z - self.y) ** 2).mean(-1).double() / self.y.var(correction=0).double()
-            result["r2"] = np.where(finite, 1 - error.cpu().numpy(), -np.inf)
-        return result
-
-    def _table(self, z: Tensor) -> NDArray[np.float64]:
-        return counts.confusion_counts(
-            self.y.long().cpu().numpy(),
-            self.loss.predict(z).cpu().numpy(),
-            self.groups.codes,
-            n_groups=len(self.groups.names),
-            n_classes=self.n_classes,
-        )
-
-
-def performance_column(loss: Loss) -> str:
-    return "accuracy" if loss.is_classification else "r2"
-
-
-def candidates(
-    search: Search,
-    objective: Objective,
-    inverse: Inverse,
-    order: Tensor,
-    judge: Judge,
-    progress: Progress,
-) -> pd.DataFrame:
-    """Judge every candidate of a search; the first row is the model as it is (k = 0).
-
-    ``order`` lists the training points that may be dropped, the most harmful first.
-    """
-    nothing = torch.zeros_like(objective.theta)
-    parts = [_rows(0, (1.0,), inverse.damping, judge.judge(nothing, (1.0,)))]
-    ks = search.ks(len(order), len(objective.y))
-    best = float(parts[0]["gap"].iloc[0])
-    for done, (k, direction) in enumerate(_directions(search, objective, inverse, order, ks)):
-        result = judge.judge(direction, search.scales)
-        parts.append(_rows(k, search.scales, inverse.damping, result))
-        progress("candidates", done + 1, len(ks))
-        if isinstance(search, Sequential):
-            if not result["gap"][0] < best:
-                break
-            best = float(result["gap"][0])
-    return pd.concat(parts, ignore_index=True)
-
-
-def _directions(
-    search: Search, objective: Objective, inverse: Inverse, order: Tensor, ks: list[int]
-) -> Iterator[tuple[int, Tensor]]:
-    """``(k, (H + damping I)^-1 sum_{m < k} g_m / N)``; all solved at once where all are needed."""
-    chunk = 16 if isinstance(search, Sequential) else max(len(ks), 1)
-    start = torch.zeros_like(objective.theta)
-    before = 0
-    for first in range(0, len(ks), chunk):
-        some = ks[first : first + chunk]
-        pulls = nested_gradients(objective, order[before:], [k - before for k in some])
-        pulls = pulls + start[:, None]
-        start, before = pulls[:, -1], some[-1]
-        moved = inverse.solve(pulls, tolerance=search.tolerance).x
-        yield from zip(some, moved.T, strict=True)
-
-
-def _rows(
-    k: int, scales: tuple[float, ...], damping: float, result: dict[str, NDArray[Any]]
-) -> pd.DataFrame:
-    return pd.DataFrame({"damping": damping, "k": k, "scale": scales, **result})
+    return search

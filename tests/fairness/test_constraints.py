@@ -23,6 +23,7 @@ SQUARED = get_loss("squared_error")
 METRICS: dict[str, Callable[..., float]] = {
     "demographic_parity": fairness.demographic_parity_difference,
     "demographic_parity_sum": partial(fairness.demographic_parity_difference, agg="sum"),
+    "demographic_parity_balanced": partial(fairness.demographic_parity_difference, agg="sum"),
     "equalized_odds": fairness.equalized_odds_sum,
     "equalized_odds_balanced": fairness.equalized_odds_sum,
     "equalized_odds_worst_case": fairness.equalized_odds_difference,

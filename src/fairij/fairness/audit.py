@@ -15,6 +15,7 @@ from fairij.fairness import counts as tables
 from fairij.fairness import metrics
 from fairij.fairness.arrays import check_rows, vector
 from fairij.fairness.groups import as_frame, encode_groups
+from fairij.fairness.intervals import mean_intervals, rate_intervals
 
 METRICS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "accuracy": tables.accuracy,
@@ -39,6 +40,7 @@ class Audit:
     metrics: pd.DataFrame  # index: metric; columns: value, low, high
     by_group: pd.DataFrame  # index: group
     confidence: float
+    group_intervals: pd.DataFrame  # index: group, rate; columns: value, low, high
 
     def __getitem__(self, metric: str) -> float:
         return float(self.metrics["value"][metric])
@@ -77,7 +79,8 @@ def audit(
         for name, metric in METRICS.items()
     }
     by_group = metrics.rates_frame(data.counts, data.groups, data.classes)
-    return Audit(_frame(rows), by_group, confidence)
+    intervals = rate_intervals(by_group, data.counts, data.squared_counts, confidence)
+    return Audit(_frame(rows), by_group, confidence, intervals)
 
 
 def audit_regression(
@@ -104,16 +107,18 @@ def audit_regression(
         )
         for name, metric in REGRESSION_METRICS.items()
     }
+    values = {
+        "mean_prediction": predicted,
+        "mean_error": predicted - truth,
+        "mean_squared_error": (predicted - truth) ** 2,
+    }
     by_group = pd.DataFrame(
-        {
-            "count": groups.sizes,
-            "mean_prediction": metrics.group_means(predicted, groups),
-            "mean_error": metrics.group_means(predicted - truth, groups),
-            "mean_squared_error": metrics.group_means((predicted - truth) ** 2, groups),
-        },
+        {"count": groups.sizes}
+        | {name: metrics.group_means(column, groups) for name, column in values.items()},
         index=pd.Index(groups.names, name="group"),
     )
-    return Audit(_frame(rows), by_group, confidence)
+    intervals = mean_intervals(by_group, values, groups, confidence)
+    return Audit(_frame(rows), by_group, confidence, intervals)
 
 
 def bootstrap(

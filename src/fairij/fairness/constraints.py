@@ -51,16 +51,26 @@ class Constraint:
         return self._differentiate(self.surrogate, z, y, groups, loss, temperature)
 
     def part_gradients(
-        self, z: Tensor, y: Tensor, groups: Groups, loss: Loss, temperature: float
+        self,
+        z: Tensor,
+        y: Tensor,
+        groups: Groups,
+        loss: Loss,
+        temperature: float,
+        *,
+        hard: bool = False,
     ) -> list[tuple[float, Tensor]]:
-        """Each part of ``M`` with its gradient; the whole alone where it has no parts."""
-        parts = self.parts
+        """Each part of ``M`` with its gradient; the whole alone where it has no parts.
+
+        ``hard`` values are those of thresholded predictions; their gradients are the soft ones.
+        """
+        parts, data = self.parts, (z, y, groups, loss, temperature)
         if parts is None:
-            return [self.gradient(z, y, groups, loss, temperature)]
+            return [self._differentiate(self.surrogate, *data, hard=hard)]
         codes = torch.as_tensor(groups.codes, device=z.device)
         count = len(parts(loss.scores(z, temperature), y, codes))
         return [
-            self._differentiate(lambda *data, i=i: parts(*data)[i], z, y, groups, loss, temperature)
+            self._differentiate(lambda *seen, i=i: parts(*seen)[i], *data, hard=hard)
             for i in range(count)
         ]
 
@@ -72,11 +82,15 @@ class Constraint:
         groups: Groups,
         loss: Loss,
         temperature: float,
+        *,
+        hard: bool = False,
     ) -> tuple[float, Tensor]:
         z = z.detach().clone().requires_grad_()
         codes = torch.as_tensor(groups.codes, device=z.device)
         with torch.enable_grad():
             seen = z if self.takes_outputs else loss.scores(z, temperature)
+            if hard and loss.is_classification and not self.takes_outputs:
+                seen = seen + (_thresholded(seen, loss.predict(z)) - seen).detach()
             value = function(seen, y, codes)
             self._check(value)
             if not value.requires_grad:
@@ -124,6 +138,13 @@ def _mean_error(
     return _mean_prediction(z - y, y, groups)
 
 
+def _thresholded(scores: Tensor, predicted: Tensor) -> Tensor:
+    """Predicted classes in the form of scores: 0 or 1, one column a class where there are several."""
+    if scores.ndim == 1:
+        return predicted.to(scores)
+    return torch.nn.functional.one_hot(predicted, scores.shape[1]).to(scores)
+
+
 def _double(values: Tensor) -> NDArray[np.float64]:
     return np.asarray(values.detach().cpu().numpy(), dtype=np.float64)
 
@@ -145,6 +166,12 @@ CONSTRAINTS: dict[str, Constraint] = {
             "demographic_parity_sum",
             partial(surrogates.demographic_parity, agg="sum"),
             partial(counts.demographic_parity, agg="sum"),
+        ),
+        Constraint(  # of several classes: closes the gap of each
+            "demographic_parity_balanced",
+            partial(surrogates.demographic_parity, agg="sum"),
+            partial(counts.demographic_parity, agg="sum"),
+            parts=surrogates.demographic_parity_parts,
         ),
         _odds("equalized_odds", "sum"),
         replace(

@@ -60,6 +60,21 @@ def false_positive_rates(counts: Array) -> Array:
     return _rates(counts, (counts * other).sum(-2), counts.sum(-1) @ other)
 
 
+def rates_by_name(counts: Array) -> dict[str, Array]:
+    """Each group's rates ``(..., G)``; of more than two classes with the class's number."""
+    found = {}
+    for name, rates in (
+        ("selection_rate", selection_rates(counts)),
+        ("true_positive_rate", true_positive_rates(counts)),
+        ("false_positive_rate", false_positive_rates(counts)),
+    ):
+        shown = of_interest(rates)
+        many = shown.shape[-1] > 1
+        for place in range(shown.shape[-1]):
+            found[f"{name}[{place}]" if many else name] = shown[..., place]
+    return found
+
+
 def accuracy_rates(counts: Array) -> Array:
     """``P(prediction = truth | group)``, shape ``(..., G)``."""
     return ratio_of(np.trace(counts, axis1=-2, axis2=-1), counts.sum((-2, -1)), empty=np.nan)

@@ -36,13 +36,21 @@ class Labelled:
 
     @property
     def counts(self) -> NDArray[np.float64]:
+        return self._counts(self.sample_weight)
+
+    @property
+    def squared_counts(self) -> NDArray[np.float64]:
+        """The same table of squared weights."""
+        return self._counts(None if self.sample_weight is None else self.sample_weight**2)
+
+    def _counts(self, weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         return tables.confusion_counts(
             self.y_true,
             self.y_pred,
             self.groups.codes,
             n_groups=len(self.groups.names),
             n_classes=len(self.classes),
-            sample_weight=self.sample_weight,
+            sample_weight=weight,
         )
 
 

@@ -26,7 +26,12 @@ def demographic_parity(
     scores: Tensor, y: Tensor, groups: Tensor, *, agg: Aggregate = "worst_case"
 ) -> Tensor:
     """``max_g E[score | g] - min_g E[score | g]``."""
-    return _fold(_gaps(_columns(scores), groups), agg)
+    return _fold(demographic_parity_parts(scores, y, groups), agg)
+
+
+def demographic_parity_parts(scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
+    """The gap of each class's mean score, one by one."""
+    return _gaps(_columns(scores), groups)
 
 
 def equalized_odds(scores: Tensor, y: Tensor, groups: Tensor, *, agg: Aggregate = "sum") -> Tensor:

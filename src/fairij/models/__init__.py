@@ -40,6 +40,15 @@ def lazily(module: str, name: str) -> Callable[..., Editable]:
     return make
 
 
+def on_tokens(model: Any) -> bool:
+    """Whether a model is one of transformers or peft, or is made of one here."""
+    return (
+        of_class("transformers", "PreTrainedModel")(model)
+        or of_class("peft", "PeftModel")(model)
+        or of_class("fairij", "TriggerTokens", "TextClassifier")(model)
+    )
+
+
 HISTOGRAM = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
 BOOSTED = ("GradientBoostingClassifier", "GradientBoostingRegressor")
 MLP = ("MLPClassifier", "MLPRegressor")
@@ -53,6 +62,7 @@ LINEAR = (
 )
 
 FAMILIES: list[Family] = [
+    ("transformers' and peft's models", on_tokens, lazily("triggers", "editable")),
     ("torch.nn.Module", lambda model: isinstance(model, nn.Module), TorchEditable),
     (", ".join(LINEAR), of_class("sklearn", *LINEAR), lazily("linear", "LinearEditable")),
     (", ".join(MLP), of_class("sklearn", *MLP), lazily("perceptron", "PerceptronEditable")),

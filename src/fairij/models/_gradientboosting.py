@@ -50,13 +50,13 @@ class GradientBoosting:
         )
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
-        nodes = self._model.apply(X).reshape(len(self.base(X)), -1).astype(np.int32)
+        nodes = self._model.apply(_unnamed(X)).reshape(len(self.base(X)), -1).astype(np.int32)
         for tree, leaf_nodes in enumerate(self._leaf_nodes):
             nodes[:, tree] = np.searchsorted(leaf_nodes, nodes[:, tree])
         return nodes
 
     def base(self, X: Any) -> NDArray[np.float64]:
-        return np.asarray(self._model._raw_predict_init(X), np.float64)
+        return np.asarray(self._model._raw_predict_init(_unnamed(X)), np.float64)
 
     def native(self, X: Any) -> NDArray[Any]:
         if self.classes is None:
@@ -73,3 +73,8 @@ class GradientBoosting:
             stage.tree_.value[nodes, 0, 0] = values[start : start + len(nodes)]
             start += len(nodes)
         return clone
+
+
+def _unnamed(X: Any) -> Any:
+    """Rows without column names: the trees inside know none, and would warn of them."""
+    return X.to_numpy() if hasattr(X, "to_numpy") else X

@@ -16,7 +16,7 @@ Middle = Callable[[Tensor, slice], Tensor]
 
 
 class Linearization(Protocol):
-    """A model on one table of rows, linearised at its fitted parameters."""
+    """A model on one table of rows, linearised at its fitted parameters, or at others near by."""
 
     @property
     def outputs(self) -> Tensor:
@@ -45,6 +45,10 @@ class Linearization(Protocol):
 
     def restrict(self, index: Tensor) -> Linearization:
         """The same model on some of the rows."""
+        ...
+
+    def moved(self, by: Tensor) -> Linearization:
+        """The same rows, linearised at ``theta + by`` instead."""
         ...
 
 

@@ -7,6 +7,7 @@ model's outputs are one product away, and the second-order term is zero. A famil
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,11 +58,19 @@ class ConstantLinearization:
     def rows(self, index: Tensor) -> Tensor:
         return self.jacobian.rows(index)
 
+    @property
+    def gram(self) -> Callable[[Tensor], Tensor] | None:
+        """``m -> sum_n J_n^T m_n J_n``, dense, where the family has a fast way to it."""
+        return getattr(self.jacobian, "gram", None)
+
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         return torch.zeros_like(direction)
 
     def restrict(self, index: Tensor) -> ConstantLinearization:
         return ConstantLinearization(self.outputs[index], self.jacobian.take(index))
+
+    def moved(self, by: Tensor) -> ConstantLinearization:
+        return ConstantLinearization(self.outputs + self.jacobian.times(by), self.jacobian)
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
         moved = self.jacobian.times(direction)

@@ -1,13 +1,15 @@
 """Which leaf of every tree each row falls into, as a Jacobian: ``J[n, leaf_t(n)] = weight_t``.
 
-Trees of one output are bundled. The leaves (i, j) of two trees of L leaves have one number,
-i + j L, and one look-up of ``r_i + r_j`` then serves both trees; turned round, one addition serves
-both, and the sums over i and over j are made once at the end. So a product costs N additions a
-bundle rather than a tree, and the table of leaves is as much smaller.
+Trees of one output are bundled. Trees that were grown one after the other split alike, so of all
+the combinations (i, j, ...) of their leaves only a few ever occur among the rows. Each of those
+gets a number: one look-up of ``r_i + r_j + ...`` then serves all trees of a bundle; turned round,
+one addition does, and the sums over i, over j, ... are made once at the end. So a product costs N
+additions a bundle rather than a tree, and the table of leaves is as much smaller.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,124 +20,187 @@ from torch import Tensor
 
 MOST_SUMS = 2**15  # of a bundle: 256 KiB, so that they stay in a cache
 ROWS_PER_SUM = 4  # making the sums must be cheap beside using them
+MARKS_PER_ROW = 16  # and so must be marking which combinations occur
+ENTRIES_AT_ONCE = 2**15  # of the table: few rows are worth few calls
+GRAM_ROWS = 2**16  # whose leaves are looked up at once
 
 
-def bundled(sizes: NDArray[np.int64], outputs: NDArray[np.int64], rows: int) -> list[list[int]]:
-    """Trees of one output together, in order, while their combinations are few beside the rows."""
-    bundles: list[list[int]] = []
-    for output in np.unique(outputs):
-        span = 0
-        for tree in np.flatnonzero(outputs == output).tolist():
-            span *= int(sizes[tree])
-            most = min(MOST_SUMS, rows // (ROWS_PER_SUM * (len(bundles[-1]) + 1))) if span else 0
-            if span > most or not span:
-                span = int(sizes[tree])
-                bundles.append([])
-            bundles[-1].append(tree)
-    return bundles
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Some trees of one output: the combinations of their leaves that occur, numbered."""
+
+    output: int
+    members: list[Tensor]  # of each tree, (P,) int32: its leaf in each combination
+    codes: Tensor  # (N,) int32: each row's combination
+
+    def joined(self, tree: Bundle) -> Bundle | None:
+        """The bundle with one more tree; None where too many combinations occur."""
+        rows, size = len(self.codes), len(tree.members[0])
+        span = len(self.members[0]) * size
+        if self.output != tree.output or span > min(max(MARKS_PER_ROW * rows, MOST_SUMS), 2**28):
+            return None
+        wide = torch.add(tree.codes, self.codes, alpha=size)
+        pairs = np.flatnonzero((torch.bincount(wide, minlength=span) > 0).numpy())
+        if len(pairs) > min(MOST_SUMS, rows // (ROWS_PER_SUM * (len(self.members) + 1))):
+            return None
+        number = torch.zeros(span, dtype=torch.int32)
+        number[pairs] = torch.arange(len(pairs), dtype=torch.int32)
+        before, last = np.divmod(pairs.astype(np.int32), np.int32(size))
+        members = [*(leaves[before] for leaves in self.members), tree.members[0][last]]
+        return Bundle(self.output, members, number.index_select(0, wide))
+
+
+def bundled(
+    leaves: NDArray[np.integer[Any]], sizes: NDArray[np.int64], outputs: NDArray[np.int64]
+) -> list[Bundle]:
+    """Trees of one output together, in order, while their combinations are few; widest first.
+
+    ``leaves`` is ``(T, N)``, each row's leaf counted within the tree.
+    """
+    starts, found = np.cumsum(sizes) - sizes, list[Bundle]()
+    for tree in np.argsort(outputs, kind="stable"):
+        own = torch.from_numpy((starts[tree] + np.arange(sizes[tree])).astype(np.int32))
+        codes = torch.from_numpy(leaves[tree].astype(np.int32))
+        alone = Bundle(int(outputs[tree]), [own], codes)
+        together = found[-1].joined(alone) if found else None
+        if together:
+            found[-1] = together
+        else:
+            found.append(alone)
+    return sorted(found, key=lambda bundle: -len(bundle.members))
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Bundles of trees, and the combinations of leaves in each of them, one after the other."""
+    """Bundles of trees, the widest first, and all their combinations one after the other."""
 
-    bundles: list[list[int]]  # (G,) of trees
     outputs: list[int]  # (G,)
-    starts: NDArray[np.int64]  # (G,) of each bundle's combinations
-    strides: NDArray[np.int64]  # (T,) of a tree's leaf in the number of a combination
-    members: Tensor  # (P, W) int32: the leaves in each combination; D where there are fewer
+    starts: list[int]  # (G,) of each bundle's combinations
+    members: list[Tensor]  # int32: the w-th leaf of the combinations that have as many
     weights: Tensor  # (D,) of each leaf's tree
     n_outputs: int
 
-    @classmethod
-    def of(
-        cls,
-        sizes: NDArray[np.int64],
-        outputs: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        n_outputs: int,
-        rows: int,
-    ) -> Layout:
-        """The layout for so many rows, from each tree's number of leaves, output and weight."""
-        bundles = bundled(sizes, outputs, rows)
-        spans = np.array([np.prod(sizes[trees]) for trees in bundles])
-        starts, first_leaf = np.cumsum(spans) - spans, np.cumsum(sizes) - sizes
-        strides = np.ones(len(sizes), np.int64)
-        members = np.full((max(map(len, bundles)), spans.sum()), sizes.sum(), np.int32)
-        for trees, start, span in zip(bundles, starts, spans, strict=True):
-            combination, stride = np.arange(span), 1
-            for place, tree in enumerate(trees):
-                strides[tree] = stride
-                leaf = combination // stride % sizes[tree]
-                members[place, start : start + span] = first_leaf[tree] + leaf
-                stride *= sizes[tree]
-        return cls(
-            bundles,
-            [int(outputs[trees[0]]) for trees in bundles],
-            starts,
-            strides,
-            torch.from_numpy(members),
-            torch.from_numpy(np.repeat(weights, sizes)),
-            n_outputs,
-        )
-
-    def table(self, leaves: NDArray[np.integer[Any]]) -> Tensor:
-        """Each row's combination in each bundle, ``(G, N)``, from its leaves ``(N, T)``."""
-        table = np.empty((len(self.bundles), len(leaves)), np.int32)
-        for row, trees, start in zip(table, self.bundles, self.starts, strict=True):
-            row[:] = start
-            for tree in trees:
-                row += leaves[:, tree].astype(np.int32) * np.int32(self.strides[tree])
-        return torch.from_numpy(table)
-
     def sums(self, r: Tensor) -> Tensor:
-        """``r_i + r_j + ...`` of every combination, shape ``(W,)``."""
-        padded = torch.cat([r.double() * self.weights, torch.zeros(1, dtype=torch.float64)])
-        total = padded.index_select(0, self.members[0])
+        """``r_i + r_j + ...`` of every combination, shape ``(P,)``."""
+        weighted = r.double() * self.weights
+        total = weighted.index_select(0, self.members[0])
         for leaves in self.members[1:]:
-            total += padded.index_select(0, leaves)
+            total[: len(leaves)] += weighted.index_select(0, leaves)
         return total
 
     def unsum(self, sums: Tensor) -> Tensor:
         """The transpose of `sums`: for each leaf the total of its combinations, ``(D,)``."""
-        padded = torch.zeros(len(self.weights) + 1, dtype=torch.float64)
+        total = torch.zeros_like(self.weights)
         for leaves in self.members:
-            padded.index_add_(0, leaves, sums)
-        return padded[:-1] * self.weights
+            total.index_add_(0, leaves, sums[: len(leaves)])
+        return total * self.weights
 
 
 @dataclass(frozen=True, eq=False)
 class LeafJacobian:
     """A constant ``J`` with one entry a tree and row; sums are made in float64."""
 
-    table: Tensor  # (G, N) int32
+    table: Tensor  # (G, N) int32: each row's combination in each bundle
     layout: Layout
     dtype: torch.dtype
+
+    @classmethod
+    def of(
+        cls,
+        leaves: NDArray[np.integer[Any]],
+        sizes: NDArray[np.int64],
+        outputs: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        n_outputs: int,
+        dtype: torch.dtype,
+    ) -> LeafJacobian:
+        """From each row's leaves ``(T, N)`` and each tree's size, output and weight."""
+        bundles = bundled(leaves, sizes, outputs)
+        counts = [len(bundle.members[0]) for bundle in bundles]
+        starts = (np.cumsum(counts) - counts).tolist()
+        table = torch.empty(len(bundles), leaves.shape[1], dtype=torch.int32)
+        for row, start, bundle in zip(table, starts, bundles, strict=True):
+            torch.add(bundle.codes, start, out=row)
+        layout = Layout(
+            [bundle.output for bundle in bundles],
+            starts,
+            [
+                torch.cat([b.members[place] for b in bundles if place < len(b.members)])
+                for place in range(len(bundles[0].members))
+            ],
+            torch.from_numpy(np.repeat(weights, sizes)),
+            n_outputs,
+        )
+        return cls(table, layout, dtype)
 
     def times(self, r: Tensor) -> Tensor:
         sums = self.layout.sums(r)
         out = torch.zeros(self.layout.n_outputs, self.table.shape[1], dtype=torch.float64)
-        of_output = out.unbind()  # `out[i] +=` would also copy the row
-        for places, output in zip(self.table, self.layout.outputs, strict=True):
-            of_output[output].add_(sums.index_select(0, places))
+        for places, outputs in self._at_once():
+            found = sums.index_select(0, places.reshape(-1)).view(places.shape)
+            if self.layout.n_outputs == 1:
+                out[0].add_(found[0] if len(found) == 1 else found.sum(0))
+            else:
+                out.index_add_(0, outputs, found)
         z = out[0] if self.layout.n_outputs == 1 else out.T.contiguous()
         return z.to(self.dtype)
 
     def transposed_times(self, u: Tensor) -> Tensor:
         columns = u.double().reshape(len(u), self.layout.n_outputs).T.contiguous()
-        sums = torch.zeros(self.layout.members.shape[1], dtype=torch.float64)
-        for places, output in zip(self.table, self.layout.outputs, strict=True):
-            sums.index_add_(0, places, columns[output])
+        sums = torch.zeros(len(self.layout.members[0]), dtype=torch.float64)
+        for places, outputs in self._at_once():
+            values = columns if len(columns) == len(places) == 1 else columns[outputs]
+            sums.index_add_(0, places.reshape(-1), values.reshape(-1))
         return self.layout.unsum(sums).to(self.dtype)
 
+    def _at_once(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The table by as many bundles as are worth one call, and the output of each."""
+        size = max(1, ENTRIES_AT_ONCE // max(1, self.table.shape[1]))
+        outputs = torch.tensor(self.layout.outputs)
+        return zip(self.table.split(size), outputs.split(size), strict=True)
+
     def rows(self, index: Tensor) -> Tensor:
-        layout, size = self.layout, len(self.layout.weights)
-        out = torch.zeros(len(index), layout.n_outputs, size + 1, dtype=self.dtype)
-        each, places = torch.arange(len(index)), self.table[:, index].long()
-        for leaves in layout.members:
-            for place, output in zip(places, layout.outputs, strict=True):
-                out[each, output, leaves[place].long()] = 1
-        return out[:, :, :size] * layout.weights.to(self.dtype)
+        weights = self.layout.weights.to(self.dtype)
+        out = torch.zeros(len(index), self.layout.n_outputs, len(weights), dtype=self.dtype)
+        each = torch.arange(len(index))
+        for output, leaves in self._trees(index):
+            out[each, output, leaves.long()] = 1
+        return out * weights
 
     def take(self, index: Tensor) -> LeafJacobian:
         return LeafJacobian(self.table[:, index], self.layout, self.dtype)
+
+    def gram(self, middle: Tensor) -> Tensor:
+        """``sum_n J_n^T m_n J_n``, dense, ``(D, D)`` in float64, with symmetric ``m (N, C, C)``.
+
+        Entry (i, j) is a sum over the rows that fall into leaf i of one tree and j of another: N
+        additions for each pair of trees, where a product of dense rows takes N for each pair of
+        leaves.
+        """
+        weights = self.layout.weights
+        size, columns = len(weights), middle.double().permute(1, 2, 0).contiguous()
+        number = torch.int32 if size**2 < 2**31 else torch.int64
+        half = torch.zeros(size * size, dtype=torch.float64)
+        for index in torch.arange(self.table.shape[1]).split(GRAM_ROWS):
+            values = columns[:, :, index]
+            trees = [(output, leaves.to(number)) for output, leaves in self._trees(index)]
+            for place, (output, leaves) in enumerate(trees):
+                row_starts = leaves * size
+                for other, others in trees[place:]:
+                    half.index_add_(0, row_starts + others, values[output, other])
+        matrix = half.view(size, size)
+        whole = matrix + matrix.T
+        whole.diagonal().sub_(matrix.diagonal())  # a tree beside itself has been counted twice
+        return whole.mul_(weights).mul_(weights[:, None])
+
+    def _trees(self, index: Tensor) -> list[tuple[int, Tensor]]:
+        """Of every tree its output, and the leaf that each of some rows falls into."""
+        layout = self.layout
+        return [
+            (output, leaves.index_select(0, places))
+            for output, start, places in zip(
+                layout.outputs, layout.starts, self.table[:, index], strict=True
+            )
+            for leaves in layout.members
+            if start < len(leaves)
+        ]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fairij.errors import InvalidInputError
+from fairij.models.sources import Source
 
 
 def n_rows(X: Any) -> int:
@@ -42,7 +43,9 @@ def _length(part: Any) -> int:
 
 
 def take_rows(X: Any, index: Any) -> Any:
-    """Some rows of ``X``, in the same form."""
+    """Some rows of ``X``, in the same form; those of a source are read into memory."""
+    if isinstance(X, Source):
+        return X.take(index)
     if isinstance(X, Mapping):
         return {name: take_rows(part, index) for name, part in X.items()}
     if isinstance(X, tuple):
@@ -52,7 +55,21 @@ def take_rows(X: Any, index: Any) -> Any:
     index = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
     if hasattr(X, "tocsr"):
         return X.tocsr()[index]
-    return X.iloc[index] if hasattr(X, "iloc") else np.asarray(X)[index]
+    return X.iloc[index] if hasattr(X, "iloc") else _array(X)[index]
+
+
+def _array(X: Any, name: str = "X") -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(X)
+    except ValueError:
+        raise InvalidInputError(
+            f"`{name}` must have as many values in every row, but its rows are of unlike lengths."
+        ) from None
+
+
+def part_of(X: Any, index: Any) -> Any:
+    """Some rows of ``X``, ascending; those of a source stay where they are."""
+    return X.subset(np.asarray(index)) if isinstance(X, Source) else take_rows(X, index)
 
 
 @dataclass(frozen=True)
@@ -151,7 +168,7 @@ def _numeric(X: Any, name: str) -> np.ndarray[Any, Any]:
         raise InvalidInputError(
             f"`{name}` must not have masked values; fill them first, as in `{name}.filled(...)`."
         )
-    array = np.asarray(X)
+    array = _array(X, name)
     if array.dtype.kind == "c":
         raise InvalidInputError(
             f"`{name}` must be real numbers, got {array.dtype}: take real and imaginary parts as "
@@ -162,7 +179,7 @@ def _numeric(X: Any, name: str) -> np.ndarray[Any, Any]:
     if array.dtype.kind not in "iub":
         try:
             array = np.where(pd.isna(array), np.nan, array).astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             raise InvalidInputError(
                 f"`{name}` must be numeric for this model: encode text and categories first, as "
                 f"with scikit-learn's OneHotEncoder ({error})."

@@ -6,9 +6,9 @@ import copy
 import fnmatch
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +19,11 @@ from fairij.errors import InvalidInputError
 from fairij.models._autograd import Graph, JvpMode, saved_bytes, working_mode
 from fairij.models._evaluator import TorchEvaluator
 from fairij.models.base import Middle
+from fairij.models.memory import OUT_OF_MEMORY, is_out_of_memory, joined
 from fairij.models.rows import n_rows, take_rows, to_tensors
 
 PROBE_ROWS = 32
+T = TypeVar("T")
 # aim at batches whose graph stays near a CPU's cache, or fills a GPU
 BATCH_BYTES = {"cpu": 4 * 2**20, "cuda": 2**29}
 
@@ -61,6 +63,7 @@ class TorchEditable:
         self.dtype, self.device = first.dtype, first.device
         self._batch_size, self._memory_limit = batch_size, memory_limit
         self._auto_rows: dict[Any, int] = {}
+        self._modes: dict[Any, JvpMode] = {}
         self._writes_input: bool | None = None  # not known before the first call
 
     @property
@@ -111,10 +114,29 @@ class TorchEditable:
         """How many rows a batch has: as given, or so that its graph is about `BATCH_BYTES`."""
         if isinstance(self._batch_size, int):
             return self._batch_size
-        shape = tuple(part.shape[1:] for part in _parts(X) if isinstance(part, Tensor))
+        shape = _row_shapes(X)
         if shape not in self._auto_rows:
             self._auto_rows[shape] = self._probe_rows(X)
         return self._auto_rows[shape]
+
+    def halve_batches(self, X: Any) -> bool:
+        """Half the rows a batch from now on; False where a batch has one row already."""
+        rows = min(self.batch_rows(X), n_rows(X))
+        if rows <= 1:
+            return False
+        if isinstance(self._batch_size, int):
+            self._batch_size = rows // 2
+        else:
+            self._auto_rows[_row_shapes(X)] = rows // 2
+        return True
+
+    def jvp_mode(self, probe: Any) -> JvpMode:
+        """The way of differentiating that works on rows of this shape; found once."""
+        shape = _row_shapes(probe)
+        if shape not in self._modes:
+            parameters = self.split(self.theta)
+            self._modes[shape] = working_mode(lambda p: self.call(p, probe), parameters)
+        return self._modes[shape]
 
     def _probe_rows(self, X: Any) -> int:
         probe = _slice(X, 0, min(PROBE_ROWS, n_rows(X)))
@@ -135,7 +157,8 @@ class TorchEditable:
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         parameters = self.split(self.theta if theta is None else theta.to(self._like()))
         with torch.no_grad():
-            return torch.cat([self.call(parameters, b) for b in self.batches(self.prepare(X))])
+            rows = self.prepare(X)
+            return joined((self.call(parameters, b) for b in self.batches(rows)), n_rows(rows))
 
     def edited(self, theta: Tensor) -> nn.Module:
         clone = copy.deepcopy(self._original)
@@ -166,17 +189,41 @@ class TorchLinearization:
     """``J r`` and ``J^T u`` in batches; graphs are kept while they fit in the memory limit."""
 
     def __init__(
-        self, model: TorchEditable, X: Any, memory_limit: int, mode: JvpMode | None = None
+        self,
+        model: TorchEditable,
+        X: Any,
+        memory_limit: int,
+        mode: JvpMode | None = None,
+        at: Tensor | None = None,
     ) -> None:
-        self._model, self._X = model, X
-        self._batches = list(model.batches(X))
-        self._parameters = model.split(model.theta)
-        self._sizes = [n_rows(batch) for batch in self._batches]
+        self._model, self._X, self._memory_limit = model, X, memory_limit
+        self._at = model.theta if at is None else at
+        self._parameters = model.split(self._at)
+        self._cut()
         probe = _slice(X, 0, min(PROBE_ROWS, n_rows(X)))
-        self.mode = mode or working_mode(lambda p: model.call(p, probe), self._parameters)
+        self.mode = mode or model.jvp_mode(probe)
         self._kept: dict[int, Graph] = {}
         if memory_limit > 0:
-            self._keep_what_fits(probe, memory_limit)
+            self._retried(lambda: self._keep_what_fits(probe, memory_limit))
+
+    def _cut(self) -> None:
+        self._batches = list(self._model.batches(self._X))
+        self._sizes = [n_rows(batch) for batch in self._batches]
+
+    def _retried(self, work: Callable[[], T]) -> T:
+        """The work, begun again with less where memory runs out: no kept graphs, half a batch."""
+        while True:
+            try:
+                return work()
+            except OUT_OF_MEMORY as error:
+                if not is_out_of_memory(error):
+                    raise
+                if not self._kept and not self._model.halve_batches(self._X):
+                    raise
+                self._kept = {}
+            self._cut()
+            if self._model.device.type == "cuda":
+                torch.cuda.empty_cache()
 
     def _keep_what_fits(self, probe: Any, memory_limit: int) -> None:
         used = saved_bytes(lambda: self._graph_of(probe, True), [*self._parameters, *_parts(probe)])
@@ -198,15 +245,13 @@ class TorchLinearization:
 
     @cached_property
     def outputs(self) -> Tensor:
+        def batches() -> Iterator[Tensor]:
+            for i, batch in enumerate(self._batches):
+                kept = self._kept.get(i)
+                yield kept.outputs if kept else self._model.call(self._parameters, batch)
+
         with torch.no_grad():
-            return torch.cat(
-                [
-                    kept.outputs if kept else self._model.call(self._parameters, batch)
-                    for kept, batch in (
-                        (self._kept.get(i), batch) for i, batch in enumerate(self._batches)
-                    )
-                ]
-            )
+            return self._retried(lambda: joined(batches(), n_rows(self._X)))
 
     def _graphs(self) -> Iterator[Graph]:
         return (
@@ -216,28 +261,39 @@ class TorchLinearization:
 
     def jvp(self, direction: Tensor) -> Tensor:
         pieces = self._model.split(direction.to(self._parameters[0]))
-        return torch.cat([graph.jvp(pieces) for graph in self._graphs()])
+        return self._retried(
+            lambda: joined((graph.jvp(pieces) for graph in self._graphs()), n_rows(self._X))
+        )
 
     def vjp(self, weights: Tensor) -> Tensor:
-        parts = weights.to(self._parameters[0]).split(self._sizes)
-        return self._sum(g.vjp(u) for g, u in zip(self._graphs(), parts, strict=True))
+        weights = weights.to(self._parameters[0])
+
+        def work() -> Tensor:
+            parts = weights.split(self._sizes)
+            return self._sum(g.vjp(u) for g, u in zip(self._graphs(), parts, strict=True))
+
+        return self._retried(work)
 
     def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
         pieces = self._model.split(direction.to(self._parameters[0]))
-        ends = torch.tensor(self._sizes).cumsum(0).tolist()
 
         def batches() -> Iterator[list[Tensor]]:
-            for graph, size, end in zip(self._graphs(), self._sizes, ends, strict=True):
+            end = 0
+            for graph, size in zip(self._graphs(), self._sizes, strict=True):
+                end += size
                 yield graph.vjp(middle(graph.jvp(pieces), slice(end - size, end)))
 
-        return self._sum(batches())
+        return self._retried(lambda: self._sum(batches()))
 
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
-        parts = weights.to(self._parameters[0]).split(self._sizes)
+        weights = weights.to(self._parameters[0])
         pieces = self._model.split(direction.to(self._parameters[0]))
-        return self._sum(
-            g.second_order(u, pieces) for g, u in zip(self._graphs(), parts, strict=True)
-        )
+
+        def work() -> Tensor:
+            parts = zip(self._graphs(), weights.split(self._sizes), strict=True)
+            return self._sum(graph.second_order(u, pieces) for graph, u in parts)
+
+        return self._retried(work)
 
     def rows(self, index: Tensor) -> Tensor:
         batch = take_rows(self._X, index)
@@ -263,7 +319,11 @@ class TorchLinearization:
         return torch.stack(rows).view(n, classes, -1)
 
     def restrict(self, index: Tensor) -> TorchLinearization:
-        return TorchLinearization(self._model, take_rows(self._X, index), 0, self.mode)
+        return TorchLinearization(self._model, take_rows(self._X, index), 0, self.mode, self._at)
+
+    def moved(self, by: Tensor) -> TorchLinearization:
+        at = self._at + by.to(self._at)
+        return TorchLinearization(self._model, self._X, self._memory_limit, self.mode, at)
 
     def _sum(self, gradients: Iterator[list[Tensor]]) -> Tensor:
         total = next(gradients)
@@ -346,6 +406,10 @@ def _map(function: Any, X: Any) -> Any:
 
 def _parts(X: Any) -> list[Tensor]:
     return list(X.values()) if isinstance(X, Mapping) else list(X) if isinstance(X, tuple) else [X]
+
+
+def _row_shapes(X: Any) -> Any:
+    return tuple(part.shape[1:] for part in _parts(X) if isinstance(part, Tensor))
 
 
 def _slice(X: Any, start: int, stop: int) -> Any:

@@ -21,11 +21,12 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError
 from fairij.models.constant import ConstantLinearization
-from fairij.models.leaves import Layout, LeafJacobian
+from fairij.models.leaves import LeafJacobian
 from fairij.models.rows import n_rows, take_rows
 
 NAME = "leaf_values"
 CHECKED_ROWS = 32
+LOOKED_UP = 2**16  # rows at once: a library's own table of leaves may hold 8 bytes an entry
 CACHED_TABLES = 4  # training rows, validation rows, and the two halves of the latter
 
 
@@ -137,7 +138,7 @@ class TreeEditable:
         rows, trees = n_rows(X), self._library.trees
         given = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
         try:
-            leaves = self._library.leaves(given)
+            leaves = _leaves(self._library, given)
             base = np.broadcast_to(self._library.base(given), (rows, trees.n_outputs))
             head = take_rows(given, np.arange(min(rows, CHECKED_ROWS)))
             native = np.asarray(self._library.native(head), np.float64)
@@ -148,19 +149,32 @@ class TreeEditable:
                 f"The model must take `X` as it is given, but it says: {error}. Give the features "
                 "that it was trained on, prepared in the same way."
             ) from error
-        if leaves.shape != (rows, len(trees.sizes)):
-            raise InvalidInputError(
-                f"The model must give one leaf for each row and tree, ({rows}, "
-                f"{len(trees.sizes)}); got {leaves.shape}."
-            )
-        layout = Layout.of(trees.sizes, trees.outputs, trees.weights, trees.n_outputs, rows)
-        jacobian = LeafJacobian(layout.table(leaves), layout, self.theta.dtype)
+        jacobian = LeafJacobian.of(
+            leaves, trees.sizes, trees.outputs, trees.weights, trees.n_outputs, self.theta.dtype
+        )
         bottom = torch.from_numpy(np.array(base[:, 0] if trees.n_outputs == 1 else base))
         bottom = bottom.to(self.theta)
         index = torch.arange(len(native))
         ours = bottom[index] + jacobian.take(index).times(self.theta)
         _check_agreement(ours.double().numpy(), native)
         return jacobian, bottom
+
+
+def _leaves(library: Library, X: Any) -> NDArray[np.integer[Any]]:
+    """Each row's leaf in each tree, ``(T, N)``, looked up for some rows at a time."""
+    rows, sizes = n_rows(X), library.trees.sizes
+    table = np.empty((len(sizes), rows), np.min_scalar_type(int(sizes.max())))
+    for start in range(0, rows, LOOKED_UP):
+        some = slice(start, min(start + LOOKED_UP, rows))
+        part = X if rows <= LOOKED_UP else take_rows(X, np.arange(some.start, some.stop))
+        found = library.leaves(part)
+        if found.shape != (some.stop - some.start, len(sizes)):
+            raise InvalidInputError(
+                f"The model must give one leaf for each row and tree, ({some.stop - some.start}, "
+                f"{len(sizes)}); got {found.shape}."
+            )
+        table[:, some] = found.T
+    return table
 
 
 def _check_agreement(ours: NDArray[np.float64], native: NDArray[np.float64]) -> None:

@@ -1,0 +1,23 @@
+"""Pages and plots of a result. Loaded on demand: the charting library takes a moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairij.report.page import write_report
+    from fairij.report.plots import frontier, group_rates, influence_curve
+
+__all__ = ["frontier", "group_rates", "influence_curve", "write_report"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "write_report":
+        from fairij.report.page import write_report
+
+        return write_report
+    if name in __all__:
+        from fairij.report import plots
+
+        return getattr(plots, name)
+    raise AttributeError(f"module 'fairij.report' has no attribute {name!r}")

@@ -1,88 +1,143 @@
-"""One self-contained page: what was asked, the answer, and the pictures behind it."""
+"""`write_report`: one file that an auditor can open, read offline and print."""
 
 from __future__ import annotations
 
-import html
-import json
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import altair as alt
-import pandas as pd
-import vl_convert
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#111}
-table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}
-td,th{white-space:nowrap}caption{text-align:left;font-weight:600}
-td,th{padding:.3rem .8rem;border-bottom:1px solid #ccc;text-align:right}
-td:first-child,th:first-child{text-align:left}figure{margin:1.5rem 0;overflow-x:auto}
-h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2rem}.answer{font-size:1.1rem}
-@media print{figure{break-inside:avoid}}
-"""
+from fairij._version import __version__
+from fairij.edits import write_whole
+from fairij.inputs import whole_number
+from fairij.mitigator import FairIJ
+from fairij.report import library, provenance
+from fairij.report.answer import answer, costs
+from fairij.report.checks import MEANING, checks, worst
+from fairij.report.comparisons import (
+    Comparison,
+    on_held_out_rows,
+    on_test_rows,
+    on_validation_rows,
+)
+from fairij.report.render import render
+from fairij.report.sections import (
+    concentration_section,
+    frontier_section,
+    influence_section,
+    prediction_section,
+    rates_section,
+    tiles,
+)
+from fairij.report.tables import harmful_table
+from fairij.report.training_table import harmful_rows, training_table
+
+SECTIONS = (
+    ("rates", "Rates by group"),
+    ("frontier", "Candidates"),
+    ("influence", "Influence"),
+    ("where", "Where it concentrates"),
+    ("rows", "Harmful rows"),
+    ("prediction", "Predicted and actual"),
+    ("trust", "Trust"),
+    ("settings", "Settings"),
+    ("limits", "Limits"),
+)
 
 
-def page(
+def write_report(
+    fitted: FairIJ,
+    path: str | os.PathLike[str],
     *,
-    title: str,
-    answer: str,
-    tables: list[tuple[str, pd.DataFrame]],
-    charts: list[tuple[str, Any]],
-    settings: dict[str, Any],
-) -> str:
-    """Lay out a report as one HTML file that needs no network; all text is escaped."""
-    figures = "".join(
-        f'<h2>{html.escape(caption)}</h2><figure id="chart{i}" role="img" '
-        f'aria-label="{html.escape(caption, quote=True)}"></figure>'
-        for i, (caption, _) in enumerate(charts)
+    X: Any,
+    y: Any = None,
+    sensitive_features: Any = None,
+    X_test: Any = None,
+    y_test: Any = None,
+    sensitive_features_test: Any = None,
+    title: str = "Fairness report",
+    feature_names: Sequence[str] | None = None,
+    top_rows: int = 200,
+    overwrite: bool = False,
+) -> Path:
+    """Write one self-contained HTML page about a fitted `FairIJ`.
+
+    Parameters
+    ----------
+    fitted : the result
+    path : the file; it appears whole or not at all
+    X : the training rows to list, in the order that `fit` was given them; the table before
+        encoding reads best
+    y, sensitive_features : labels and groups of the training rows, to be listed beside them
+    X_test, y_test, sensitive_features_test : rows that played no part, as the model takes them
+    feature_names : of the columns of ``X``, where it has none of its own
+    top_rows : how many of the most harmful rows are listed
+    overwrite : whether an existing file may be replaced
+    """
+    check_is_fitted(fitted, "edit_")
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
+    test = on_test_rows(fitted, X_test, y_test, sensitive_features_test)
+    rows = whole_number("top_rows", top_rows, 1)
+    training = _training(fitted, X, y, sensitive_features, feature_names, rows)
+    text = _page(fitted, str(title), test or on_held_out_rows(fitted), training)
+    write_whole(target, text.encode("utf-8", errors="replace"))
+    return target
+
+
+def _training(
+    fitted: FairIJ,
+    X: Any,
+    y: Any,
+    sensitive_features: Any,
+    feature_names: Sequence[str] | None,
+    most: int,
+) -> dict[str, Any]:
+    """The sections that list or count training rows."""
+    table = training_table(fitted, X, y, sensitive_features, feature_names)
+    scored = np.flatnonzero(~np.isnan(fitted.influence_))
+    where = concentration_section(fitted, table, scored)
+    first = [name for found in where["slices"] for name in found.columns]
+    return {
+        "concentration": where,
+        "harmful": harmful_table(fitted, table, harmful_rows(fitted, most), first),
+        "positive": int((fitted.influence_ > 0).sum()),
+    }
+
+
+def _page(fitted: FairIJ, title: str, unseen: Comparison | None, training: dict[str, Any]) -> str:
+    validation = on_validation_rows(fitted)
+    shown = unseen or validation
+    found = checks(fitted, validation, unseen)
+    verdict = worst(found)
+    scripts = library.scripts()
+    return render(
+        "page.html",
+        title=title,
+        version=__version__,
+        date=datetime.now(UTC).date().isoformat(),
+        policy=library.content_policy(scripts),
+        style=library.style(),
+        scripts=scripts,
+        sections=SECTIONS,
+        answer=answer(fitted, shown),
+        costs=costs(fitted, shown),
+        tiles=tiles(fitted, shown),
+        checks=found,
+        overall=verdict,
+        meaning=MEANING[verdict],
+        percent=f"{100 * shown.confidence:g}",
+        parts=rates_section(fitted, validation, unseen),
+        influence=influence_section(fitted),
+        prediction=prediction_section(fitted),
+        settings=provenance.settings(fitted),
+        data=provenance.data(fitted),
+        versions=provenance.versions(),
+        **frontier_section(fitted),
+        **training,
     )
-    specs = [_script_safe(chart.to_dict()) for _, chart in charts]
-    calls = "".join(
-        f"vegaEmbed('#chart{i}',{spec},{{actions:false,renderer:'svg'}});"
-        for i, spec in enumerate(specs)
-    )
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>"
-        f'<h1>{html.escape(title)}</h1><p class="answer">{html.escape(answer)}</p>'
-        + "".join(_table(caption, frame) for caption, frame in tables)
-        + figures
-        + "<h2>Settings</h2>"
-        + _table("", pd.DataFrame({"value": pd.Series(settings, dtype=object)}))
-        + f"<script>{_library()}</script><script>{calls}</script></body></html>"
-    )
-
-
-def _library() -> str:
-    """Vega-Embed and all it needs, as one script that defines ``vegaEmbed``."""
-    major, minor, *_ = alt.SCHEMA_VERSION.removeprefix("v").split(".")
-    # its stub wants a snippet, its code does not
-    bundle: str = vl_convert.javascript_bundle(vl_version=f"{major}.{minor}")  # type: ignore[call-arg]
-    return bundle.replace("</script", "<\\/script")
-
-
-def _script_safe(spec: dict[str, Any]) -> str:
-    """JSON that cannot end the script element it stands in."""
-    return json.dumps(spec).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _table(caption: str, frame: pd.DataFrame) -> str:
-    def shown(value: Any) -> str:
-        return html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))
-
-    head = "".join(f"<th>{html.escape(str(c))}</th>" for c in frame.columns)
-    body = "".join(
-        f"<tr><td>{html.escape(str(name))}</td>"
-        + "".join(f"<td>{shown(v)}</td>" for v in row)
-        + "</tr>"
-        for name, row in zip(frame.index, frame.itertuples(index=False), strict=True)
-    )
-    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    return f"<table>{title}<thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def save_chart(chart: Any, stem: Path) -> None:
-    """Write a chart as SVG and PNG, without a browser."""
-    chart.save(f"{stem}.svg")
-    chart.save(f"{stem}.png", scale_factor=2)

@@ -1,0 +1,114 @@
+"""Settings from TOML, and back: what a run was asked can be written down and asked again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fairij.tables import near_matches
+
+PATHS = {"model", "table", "train", "validation", "test", "edit", "out", "data_home", "checkpoint"}
+HASHES = "sha256"
+NEVER_FROM_FILE = {"trust_pickle", "force", "config"}
+HASH_CHUNK = 2**20
+
+
+def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Take a TOML file's values as the defaults of this command's options.
+
+    Keys are the options' names; keys of other commands' options are passed over, so that one file
+    can serve several commands. Relative paths start at the file's folder.
+    """
+    if path is None:
+        return None
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{path} is not valid TOML: {error}.") from None
+    given.pop(HASHES, None)
+    values = {key.replace("-", "_"): value for key, value in given.items()}
+    own = {parameter.name: parameter for parameter in ctx.command.params}
+    _check_keys(ctx, path, values, set(own))
+    defaults = {}
+    for key, value in values.items():
+        if key in own:
+            defaults[key] = _value(key, value, path, repeats=getattr(own[key], "multiple", False))
+    ctx.default_map = defaults
+    return path
+
+
+def _check_keys(
+    ctx: typer.Context, path: Path, values: Mapping[str, Any], own: set[str | None]
+) -> None:
+    known = {name for name in own if name}
+    for command in getattr(ctx.find_root().command, "commands", {}).values():
+        known |= {parameter.name for parameter in command.params}
+    for key in values:
+        if key in NEVER_FROM_FILE:
+            raise typer.BadParameter(
+                f"{path} sets {key!r}, which is taken from the command line only: say "
+                f"--{key.replace('_', '-')} there."
+            )
+        if key not in known:
+            near = near_matches(key, sorted(known))
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise typer.BadParameter(f"{path} has the key {key!r}, which no command knows.{hint}")
+
+
+def _value(key: str, value: Any, path: Path, *, repeats: bool) -> Any:
+    if key in PATHS:
+        return str(path.resolve().parent / str(value))
+    if key == "model_args" and isinstance(value, dict):
+        return json.dumps(value)
+    if repeats and not isinstance(value, list):
+        return [str(value)]
+    return [str(item) for item in value] if repeats else value
+
+
+def settings_toml(settings: Mapping[str, Any], files: Mapping[str, Path]) -> str:
+    """Settings as TOML, without those left at None, and the hash of each file that was read."""
+    lines = ["# Repeat this run: fairij mitigate --config settings.toml --out NEW"]
+    lines += [f"{key} = {_toml(value)}" for key, value in settings.items() if value is not None]
+    lines += ["", f"[{HASHES}]"]
+    lines += [f"{name} = {_toml(file_hash(path))}" for name, path in files.items()]
+    return "\n".join(lines) + "\n"
+
+
+def changed_files(config: Path | None, files: Mapping[str, Path]) -> list[str]:
+    """Which of these files are no longer those that the settings file was written for."""
+    if config is None:
+        return []
+    recorded = tomllib.loads(config.read_text(encoding="utf-8")).get(HASHES, {})
+    return [n for n, path in files.items() if n in recorded and recorded[n] != file_hash(path)]
+
+
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a file, or of all files of a folder with their names."""
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if file.is_file():
+            if path.is_dir():
+                digest.update(str(file.relative_to(path)).encode())
+            with file.open("rb") as stream:
+                while chunk := stream.read(HASH_CHUNK):
+                    digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_toml, value))}]"
+    # a JSON string is a TOML string, but for the one character that only TOML escapes
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007F")

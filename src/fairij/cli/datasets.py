@@ -1,0 +1,104 @@
+"""`fairij datasets`: the data sets that the loaders know, listed or fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from rich.table import Table
+
+from fairij import datasets
+from fairij.cli.exits import FAILED, fail
+from fairij.cli.options import Force, Json
+from fairij.cli.outputs import check_target, whole_file
+from fairij.cli.show import print_json, say, show
+from fairij.errors import InvalidInputError
+from fairij.tables import near_matches, write_table
+
+KNOWN: dict[str, tuple[str, Callable[..., Any]]] = {
+    "adult": ("UCI Adult: income above 50K, by sex or race", datasets.fetch_adult),
+    "compas": ("ProPublica COMPAS: arrest within two years, by race", datasets.fetch_compas),
+    "german_credit": ("UCI German credit: good or bad risk", datasets.fetch_german_credit),
+    "acs_public_coverage": (
+        "Folktables ACSPublicCoverage, California 2014: public health insurance, by race",
+        datasets.fetch_acs_public_coverage,
+    ),
+    "wikipedia_comments": (
+        "Comments labelled for toxicity, by identities that they mention",
+        datasets.fetch_wikipedia_comments,
+    ),
+    "civil_comments": (
+        "CivilComments (WILDS' file, from --path), by identities that people marked",
+        datasets.fetch_civil_comments,
+    ),
+}
+
+
+def list_datasets(
+    data_home: Annotated[Path | None, typer.Option(help="Where data files are kept.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the data sets, and where their files are kept."""
+    home = datasets.get_data_home(data_home)
+    if as_json:
+        about = {name: text for name, (text, _) in KNOWN.items()}
+        print_json({"datasets": about, "data_home": str(home)})
+        return
+    table = Table(title=f"Data sets; files are kept in {home}", title_justify="left")
+    table.add_column("name")
+    table.add_column("what")
+    for name, (text, _) in KNOWN.items():
+        table.add_row(name, text)
+    show(table)
+
+
+EXAMPLES = ("fairij datasets fetch adult --out adult.csv",)
+
+
+def fetch(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(KNOWN)}.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Also write it as one table, .csv or .parquet.")
+    ] = None,
+    path: Annotated[
+        Path | None, typer.Option(help="Take the files from here instead of the network.")
+    ] = None,
+    data_home: Annotated[Path | None, typer.Option(help="Where data files are kept.")] = None,
+    as_json: Json = False,
+    force: Force = False,
+) -> None:
+    """Fetch a data set, check its hash, and keep it; --out writes it as one table.
+
+    The table has the features, the sensitive columns, the 0/1 label as `target`, and `split` where
+    one is published.
+    """
+    if name not in KNOWN:
+        near = near_matches(name, list(KNOWN))
+        raise InvalidInputError(
+            f"There is no data set {name!r}"
+            + (f"; did you mean {near[0]!r}?" if near else "")
+            + f" Known are {', '.join(KNOWN)}."
+        )
+    if out is not None:
+        check_target(out, force=force)
+    try:
+        bunch = KNOWN[name][1](data_home=data_home, path=path)
+    except datasets.DatasetUnavailable as error:
+        fail(str(error), FAILED)
+    frame = pd.DataFrame(bunch.data)
+    groups = pd.DataFrame(bunch.sensitive_features)
+    frame = frame.join(groups[[name for name in groups if name not in frame]])
+    frame = frame.assign(target=bunch.target)
+    if bunch.split is not None:
+        frame["split"] = bunch.split
+    if out is not None:
+        with whole_file(out, force=force) as target:
+            write_table(frame, target)
+    found = {"name": name, "rows": len(frame), "columns": list(frame.columns), "out": out}
+    if as_json:
+        print_json(found)
+        return
+    say(f"{name}: {len(frame)} rows, {len(frame.columns)} columns." + (f" {out}" if out else ""))

@@ -1,0 +1,107 @@
+"""The folder that `mitigate` writes: all of a result, so that it can be read back later."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fairij._version import __version__
+from fairij.cli.influence import scores_frame
+from fairij.cli.show import audit_dict, audit_from_dict, plain
+from fairij.edits import Edit
+from fairij.errors import InvalidInputError
+from fairij.fairness import Audit
+from fairij.fairness.honesty import HonestGap
+from fairij.losses import get_loss
+from fairij.mitigator import FairIJ
+
+EDIT, SUMMARY, PAGE = "edit.safetensors", "summary.json", "report.html"
+CANDIDATES, INFLUENCE = "candidates.csv", "influence.csv"
+
+
+def write_result(
+    folder: Path, fitted: FairIJ, about: Mapping[str, Any], test: Mapping[str, Audit]
+) -> dict[str, Any]:
+    """Write edit, candidates, scores and summary; the summary is returned as well."""
+    fitted.edit_.save(folder / EDIT)
+    fitted.candidates_.to_csv(folder / CANDIDATES, index=False)
+    scores_frame(fitted).to_csv(folder / INFLUENCE, index=False)
+    parts = {"validation": {"before": fitted.before_, "after": fitted.after_}}
+    if fitted.holdout_before_ is not None and fitted.holdout_after_ is not None:
+        parts["holdout"] = {"before": fitted.holdout_before_, "after": fitted.holdout_after_}
+    if test:
+        parts["test"] = dict(test)
+    summary: dict[str, Any] = plain(
+        {
+            **about,
+            **{
+                part: {when: audit_dict(audit) for when, audit in audits.items()}
+                for part, audits in parts.items()
+            },
+            "edit": dict(fitted.edit_.settings),
+            "chosen": int(fitted.chosen_),
+            "candidates": len(fitted.candidates_),
+            "classes": np.asarray(fitted.classes_).tolist(),
+            "honest_gap": fitted.honest_gap_ and dataclasses.asdict(fitted.honest_gap_),
+            "diagnostics": fitted.diagnostics_,
+            "version": __version__,
+        }
+    )
+    (folder / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    return summary
+
+
+def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
+    """The result of a folder, as `fit` left it; the model and its settings are the caller's."""
+    try:
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        candidates = _exactly(folder / CANDIDATES)
+        scores = _exactly(folder / INFLUENCE)
+        audits = _audits(summary["validation"])
+        held = _audits(summary["holdout"]) if "holdout" in summary else (None, None)
+        honest = summary["honest_gap"] and HonestGap(**summary["honest_gap"])
+        loss = get_loss(summary["edit"]["loss"])
+        chosen, classes = int(summary["chosen"]), summary["classes"]
+        diagnostics = summary["diagnostics"]
+        influence = scores["influence"].to_numpy(dtype=np.float64)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(
+            f"{folder} must be a folder as `fairij mitigate` writes it, whole and unchanged: "
+            f"{error}."
+        ) from None
+    fitted = unfitted
+    fitted.edit_ = Edit.load(folder / EDIT)
+    fitted.estimator_ = fitted.edit_.apply(fitted.estimator)
+    fitted.influence_, fitted.loss_influence_ = influence, None
+    fitted.dropped_ = fitted.edit_.dropped
+    fitted.candidates_, fitted.chosen_ = candidates, chosen
+    fitted.before_, fitted.after_ = audits
+    fitted.holdout_before_, fitted.holdout_after_ = held
+    fitted.honest_gap_, fitted.moves_ = honest, None
+    fitted.loss_, fitted.classes_ = loss, np.asarray(classes)
+    fitted.diagnostics_ = diagnostics
+    return fitted
+
+
+def _audits(stored: Mapping[str, Any]) -> tuple[Audit, Audit]:
+    return audit_from_dict(stored["before"]), audit_from_dict(stored["after"])
+
+
+def _exactly(path: Path) -> pd.DataFrame:
+    """A table of numbers and truth values as it was written, to the last bit."""
+    cells = pd.read_csv(path, dtype=str)
+
+    def column(name: str) -> Any:
+        texts = cells[name]
+        if texts.isin(["True", "False"]).all():
+            return texts == "True"
+        numbers = texts.to_numpy(dtype=np.float64, na_value=np.nan)
+        return numbers if any("." in str(t) or t != t for t in texts) else numbers.astype(int)
+
+    return pd.DataFrame({name: column(name) for name in cells.columns})

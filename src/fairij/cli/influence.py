@@ -1,0 +1,79 @@
+"""`fairij influence`: how much each training row pushes the gap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+
+from fairij.cli.fitting import fit
+from fairij.cli.options import (
+    ColumnOptions,
+    Config,
+    EditOptions,
+    FitTables,
+    Force,
+    Json,
+    ModelOptions,
+)
+from fairij.cli.outputs import check_target, whole_file
+from fairij.cli.show import print_json, say
+from fairij.errors import InvalidInputError
+from fairij.mitigator import FairIJ
+from fairij.tables import table_kind, write_table
+
+EXAMPLES = (
+    "fairij influence --model model.txt --train train.csv --validation validation.csv "
+    "--label income --sensitive sex --out scores.parquet",
+)
+
+
+def influence(
+    model: Annotated[Path, typer.Option(help="The model file, or a Hugging Face folder.")],
+    tables: FitTables,
+    columns: ColumnOptions,
+    opening: ModelOptions,
+    edit: EditOptions,
+    out: Annotated[Path, typer.Option(help="New .csv or .parquet file, one line a row.")],
+    as_json: Json = False,
+    force: Force = False,
+    config: Config = None,
+) -> None:
+    """Score every training row: positive means that dropping it lowers the gap.
+
+    The file has one line a row of --train, in its order: row, influence, and rank (1: most
+    harmful). Rows that were split off for validation have neither.
+    """
+    if table_kind(out) not in ("csv", "parquet"):
+        raise InvalidInputError(f"--out must end in .csv or .parquet, got {out}.")
+    check_target(out, force=force)
+    mitigator = fit(opening.open(model), tables, columns, edit, scores_only=True).mitigator
+    frame = scores_frame(mitigator)
+    with whole_file(out, force=force) as target:
+        write_table(frame, target)
+    found: dict[str, Any] = {
+        "out": str(out),
+        "rows": len(frame),
+        "positive": int((mitigator.influence_ > 0).sum()),
+        "constraint": edit.constraint,
+        "gap": float(mitigator.candidates_["gap"].iloc[0]),
+        "worst_rows": frame.nsmallest(10, "rank")["row"].tolist(),
+        "diagnostics": mitigator.diagnostics_,
+    }
+    if as_json:
+        print_json(found)
+        return
+    say(
+        f"Wrote the scores of {found['rows']} rows to {out}. Dropping any of {found['positive']} "
+        f"of them would lower the {edit.constraint.replace('_', ' ')} gap, now {found['gap']:.4f} "
+        f"on validation rows. The worst rows: {', '.join(map(str, found['worst_rows']))}."
+    )
+
+
+def scores_frame(mitigator: FairIJ) -> pd.DataFrame:
+    scores = pd.Series(mitigator.influence_)
+    rank = scores.rank(ascending=False, method="first").astype("Int64")
+    return pd.DataFrame({"row": np.arange(len(scores)), "influence": scores, "rank": rank})

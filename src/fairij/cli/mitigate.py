@@ -1,0 +1,201 @@
+"""`fairij mitigate`: the edited model, the edit, the report, and what was asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairij.cli.config import changed_files, settings_toml
+from fairij.cli.exits import TARGET_MISSED, fail
+from fairij.cli.fitting import Fitted, fit
+from fairij.cli.folder import PAGE, write_result
+from fairij.cli.measure import measured
+from fairij.cli.options import (
+    ColumnOptions,
+    Config,
+    EditOptions,
+    FitTables,
+    Force,
+    Json,
+    ModelOptions,
+)
+from fairij.cli.outputs import MARK, check_target, save_model, whole_folder
+from fairij.cli.pages import write_page
+from fairij.cli.rows import Part, features_said, read_part
+from fairij.cli.show import metrics_table, print_json, say, show
+from fairij.errors import FairIJWarning
+from fairij.fairness import Audit
+from fairij.mitigator import FairIJ
+from fairij.model_files import ModelFile
+from fairij.report.answer import answer, costs
+from fairij.report.comparisons import Comparison, on_validation_rows
+from fairij.selection import TargetGap
+
+EXAMPLES = (
+    "fairij mitigate --model model.txt --train train.csv --validation validation.csv "
+    "--test test.csv --label income --sensitive sex --out result",
+    "fairij mitigate --model model.skops --train train.parquet --label y --sensitive race "
+    "--constraint equal_opportunity --accuracy-budget 0.01 --out result",
+    "fairij mitigate --config result/settings.toml --out again",
+)
+
+
+def mitigate(
+    model: Annotated[Path, typer.Option(help="The model file, or a Hugging Face folder.")],
+    tables: FitTables,
+    columns: ColumnOptions,
+    opening: ModelOptions,
+    edit: EditOptions,
+    out: Annotated[Path, typer.Option(help="New folder for all that comes of it.")],
+    test: Annotated[
+        Path | None, typer.Option(help="Rows that play no part, to report on honestly.")
+    ] = None,
+    test_query: Annotated[str | None, typer.Option(help="SQL, if --test is a DuckDB file.")] = None,
+    title: Annotated[str, typer.Option(help="Of the report page.")] = "Fairness report",
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder to note the work in: the same run goes on where it stopped."),
+    ] = None,
+    as_json: Json = False,
+    force: Force = False,
+    config: Config = None,
+) -> None:
+    """Edit a model so that a gap between groups shrinks, without training it again.
+
+    The folder holds the edited model in its own format (model.*), edit.safetensors to apply or
+    undo it, report.html, summary.json, candidates.csv, influence.csv, and settings.toml, with which
+    the run can be repeated.
+    """
+    check_target(out, force=force, folder=True)
+    files = {"model": model, "train": tables.train}
+    files |= {"validation": tables.validation} if tables.validation else {}
+    files |= {"test": test} if test else {}
+    file = opening.open(model)
+    test_part = None
+    if test is not None:
+        test_part = read_part(test, test_query, columns, file, with_weights=False)
+    for name in changed_files(config, files):
+        warnings.warn(
+            f"--{name} is no longer the file that {config} was written for, so the result will "
+            "differ.",
+            FairIJWarning,
+            stacklevel=2,
+        )
+    fitted = fit(file, tables, columns, edit, checkpoint=checkpoint)
+    audits = _on_test(fitted.mitigator, test_part, edit)
+    settings = _settings(
+        {"model": model, "test": test, "test_query": test_query, "title": title},
+        (opening, tables, columns, edit),
+    )
+    with whole_folder(out, force=force) as folder:
+        save_model(file, fitted.mitigator.estimator_, folder / file.saved_name(), opening.open)
+        (folder / MARK).write_text(settings_toml(settings, files), encoding="utf-8")
+        about = _about(file, fitted, columns, test_part, audits)
+        summary = write_result(folder, fitted.mitigator, about, audits)
+        write_page(
+            fitted.mitigator,
+            folder / PAGE,
+            train=fitted.train,
+            test=test_part,
+            title=title,
+            overwrite=False,
+        )
+    if as_json:
+        print_json({**summary, "out": out})
+    else:
+        said = features_said(fitted.train, columns)
+        _show(fitted.mitigator, audits, out, file, summary, said)
+    _check_target(fitted.mitigator)
+
+
+def _on_test(fitted: FairIJ, part: Part | None, edit: EditOptions) -> dict[str, Audit]:
+    if part is None:
+        return {}
+    loss = fitted.loss_.name
+    return {
+        when: measured(model, part, loss=loss, confidence=edit.confidence, seed=edit.seed)
+        for when, model in (("before", fitted.estimator), ("after", fitted.estimator_))
+    }
+
+
+def comparison(fitted: FairIJ, test: dict[str, Audit]) -> Comparison:
+    """On the rows that deserve most trust."""
+    return Comparison("test rows", **test) if test else on_validation_rows(fitted)
+
+
+def _settings(named: dict[str, Any], groups: tuple[Any, ...]) -> dict[str, Any]:
+    """All that was asked, with whole paths, but for what must be said anew each time."""
+    values = dict(named)
+    for group in groups:
+        values |= dataclasses.asdict(group)
+    del values["trust_pickle"]
+    place, colon, name = (values["model_class"] or "").rpartition(":")
+    if place.endswith(".py"):
+        values["model_class"] = f"{Path(place).resolve()}{colon}{name}"
+    return {k: v.resolve() if isinstance(v, Path) else v for k, v in values.items()}
+
+
+def _about(
+    file: ModelFile,
+    fitted: Fitted,
+    columns: ColumnOptions,
+    test: Part | None,
+    audits: dict[str, Audit],
+) -> dict[str, Any]:
+    features = list(fitted.train.features.columns)
+    shown = comparison(fitted.mitigator, audits)
+    return {
+        "answer": answer(fitted.mitigator, shown),
+        "costs": costs(fitted.mitigator, shown),
+        "model": file.saved_name(),
+        "kind": file.kind,
+        "rows": {
+            "train": int((~_is_nan(fitted.mitigator)).sum()),
+            "validation": int(_is_nan(fitted.mitigator).sum())
+            if fitted.validation is None
+            else len(fitted.validation),
+            "test": 0 if test is None else len(test),
+        },
+        "features": features,
+        "sensitive": columns.sensitive,
+        "sensitive_is_a_feature": any(name in features for name in columns.sensitive),
+    }
+
+
+def _is_nan(fitted: FairIJ) -> Any:
+    scores = fitted.influence_
+    return scores != scores
+
+
+def _show(
+    fitted: FairIJ,
+    test: dict[str, Audit],
+    out: Path,
+    file: ModelFile,
+    summary: dict[str, Any],
+    said: str,
+) -> None:
+    shown = comparison(fitted, test)
+    audits = {"before": shown.before, "after": shown.after}
+    show(metrics_table(f"Before and after, on {shown.rows}", audits))
+    say(f"{summary['answer']} {summary['costs']}".strip())
+    say(f"The model has {said}")
+    if not test:
+        say("The choice was made on these rows: give --test for figures that can be relied on.")
+    say(f"The edited model is {out / file.saved_name()}, the page is {out / PAGE}")
+
+
+def _check_target(fitted: FairIJ) -> None:
+    if not isinstance(fitted.selection, TargetGap):
+        return
+    gap = float(fitted.candidates_["gap"].iloc[fitted.chosen_])
+    if fitted.selection.shortfall(gap):
+        fail(
+            f"no edit reached the gap of {fitted.selection.gap:g} asked for; the lowest, "
+            f"{gap:.4f}, was written.",
+            TARGET_MISSED,
+        )

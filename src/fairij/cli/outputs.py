@@ -1,0 +1,129 @@
+"""Outputs appear whole or not at all, and nothing is overwritten unless asked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fairij.errors import InvalidInputError
+from fairij.model_files import ModelFile
+from fairij.models import adapt
+
+MARK = "settings.toml"  # a folder that holds it was written by `mitigate`
+PROBE_BYTES = 2**16
+
+
+def check_target(target: Path, *, force: bool, folder: bool = False) -> None:
+    """Raise unless this may be written: before the work, and again before the writing."""
+    if target.exists() or target.is_symlink():
+        if folder != target.is_dir():
+            kind = "a folder" if target.is_dir() else "a file"
+            raise FileExistsError(f"{target} is {kind} already; name another --out.")
+        if not (folder and not any(target.iterdir())):
+            if not force:
+                raise FileExistsError(f"{target} exists already; pass --force to replace it.")
+            if folder and not (target / MARK).is_file():
+                raise FileExistsError(
+                    f"{target} was not written by this command, so --force will not replace it; "
+                    "name a new folder."
+                )
+    parent = _existing_parent(target.resolve())
+    with tempfile.TemporaryDirectory(dir=parent, prefix=f".{target.name}."):
+        pass  # that a folder can be made there is found out now, not after the work
+
+
+@contextmanager
+def whole_folder(target: Path, *, force: bool = False) -> Iterator[Path]:
+    """A new folder beside the target, which takes the target's place when all went well."""
+    target = target.resolve()
+    check_target(target, force=force, folder=True)
+    with _staged(target) as staging:
+        yield staging
+        staging.chmod(0o755)
+        _take_place(staging, target)
+
+
+@contextmanager
+def whole_file(target: Path, *, force: bool = False) -> Iterator[Path]:
+    """A path to write to, whose file or folder takes the target's place when all went well."""
+    target = target.resolve()
+    if target.is_dir() and force:
+        raise FileExistsError(f"{target} is a folder; --force replaces files only.")
+    check_target(target, force=force, folder=False)
+    with _staged(target) as staging:
+        written = staging / target.name
+        yield written
+        _take_place(written, target)
+        staging.rmdir()
+
+
+@contextmanager
+def _staged(target: Path) -> Iterator[Path]:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    try:
+        yield staging
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+
+
+def _take_place(new: Path, target: Path) -> None:
+    if not target.is_dir():
+        os.replace(new, target)
+        return
+    aside = new.with_name(f"{new.name}.old")
+    os.replace(target, aside)
+    try:
+        os.replace(new, target)
+    except BaseException:
+        os.replace(aside, target)
+        raise
+    shutil.rmtree(aside)
+
+
+def save_model(
+    file: ModelFile, model: Any, target: Path, open_again: Callable[[Path], ModelFile]
+) -> None:
+    """Write a model in its own format, and read it back: its parameters must be the same.
+
+    Some libraries say nothing, or nothing clear, when a disk is full.
+    """
+    try:
+        file.save(model, target)
+        same = _parameters_equal(model, open_again(target).model)
+    except Exception as error:
+        _raise_if_full(target.parent)
+        if isinstance(error, OSError):
+            raise
+        raise InvalidInputError(f"The model could not be written as {file.kind}: {error}") from None
+    if not same:
+        _raise_if_full(target.parent)
+        raise InvalidInputError(
+            f"The model could not be written as {file.kind}: read back, its parameters differ."
+        )
+
+
+def _parameters_equal(first: Any, second: Any) -> bool:
+    if isinstance(first, nn.Module):
+        one, other = first.state_dict(), second.state_dict()
+        return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
+    return torch.equal(adapt(first).theta, adapt(second).theta)
+
+
+def _raise_if_full(folder: Path) -> None:
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        probe.write(b"\0" * PROBE_BYTES)
+        probe.flush()
+
+
+def _existing_parent(target: Path) -> Path:
+    return next(folder for folder in target.parents if folder.is_dir())

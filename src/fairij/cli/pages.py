@@ -1,0 +1,28 @@
+"""The report page of a result with its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fairij.cli.rows import Part
+from fairij.mitigator import FairIJ
+
+
+def write_page(
+    fitted: FairIJ, target: Path, *, train: Part, test: Part | None, title: str, overwrite: bool
+) -> None:
+    from fairij.report import write_report  # the charting library takes a moment to load
+
+    rows = {}
+    if test is not None:
+        rows = {"X_test": test.X, "y_test": test.y, "sensitive_features_test": test.groups}
+    write_report(
+        fitted,
+        target,
+        X=train.features,
+        y=train.y,
+        sensitive_features=train.groups,
+        title=title,
+        overwrite=overwrite,
+        **rows,
+    )

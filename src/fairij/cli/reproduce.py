@@ -1,0 +1,51 @@
+"""`fairij reproduce`: the paper's experiments, run anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairij.cli.options import Json
+from fairij.cli.show import print_json, say
+from fairij.progress import reporter
+
+EXAMPLES = (
+    "fairij reproduce list",
+    "fairij reproduce adult --quick --out my-adult",
+)
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="The study; `fairij reproduce list` lists them.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for records and figures.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small form of it that takes minutes.")
+    ] = False,
+    processes: Annotated[int, typer.Option(help="How many units to work on at a time.")] = 1,
+    path: Annotated[
+        Path | None, typer.Option(help="Take the data from this file or folder.")
+    ] = None,
+    data_home: Annotated[Path | None, typer.Option(help="Where data files are kept.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a study of the paper again; one that was stopped goes on where it stopped."""
+    from fairij.studies import STUDIES
+    from fairij.studies import reproduce as run
+
+    if name == "list":
+        if as_json:
+            print_json({"studies": list(STUDIES)})
+        else:
+            say("\n".join(STUDIES))
+        return
+    folder = out or Path(f"reproduced-{name}")
+    given: dict[str, Any] = {"path": path, "data_home": data_home}
+    options = {key: value for key, value in given.items() if value is not None}
+    with reporter("auto") as progress:
+        records = run(name, folder, quick=quick, processes=processes, progress=progress, **options)
+    if as_json:
+        print_json({"study": name, "records": len(records), "out": str(folder)})
+    else:
+        say(f"{len(records)} records and the figures of {name} are in {folder}")

@@ -1,0 +1,174 @@
+"""From a table file to what a model and a fairness question need: rows, labels, groups, weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fairij.cli.options import ColumnOptions
+from fairij.errors import InvalidInputError
+from fairij.fairness.groups import encode_groups
+from fairij.model_files import ModelFile
+from fairij.tables import read_table, require_columns
+
+
+@dataclass(frozen=True)
+class Part:
+    """One table, its columns told apart."""
+
+    features: pd.DataFrame
+    X: Any  # the features as the model takes them
+    y: NDArray[Any]
+    groups: pd.DataFrame | None
+    weight: NDArray[np.float64] | None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def features_said(part: Part, columns: ColumnOptions) -> str:
+    """How many features there are, and whether the sensitive columns are among them."""
+    names = list(part.features.columns)
+    inside = [name for name in columns.sensitive if name in names]
+    outside = [name for name in columns.sensitive if name not in names]
+    told = [f"{', '.join(inside)} among them"] if inside else []
+    told += [f"{', '.join(outside)} not among them"] if outside else []
+    return f"{len(names)} feature(s), {' and '.join(told)}."
+
+
+def read_part(
+    path: Path,
+    query: str | None,
+    columns: ColumnOptions,
+    file: ModelFile,
+    *,
+    with_groups: bool = True,
+    with_weights: bool = True,
+) -> Part:
+    """Read a table for this model; groups are left out where they are neither needed nor there."""
+    frame = read_table(path, query=query)
+    sensitive = list(dict.fromkeys(columns.sensitive))
+    weights = [columns.weights] if columns.weights and with_weights else []
+    has_groups = with_groups or all(name in frame.columns for name in sensitive)
+    needed = [columns.label, *weights, *(sensitive if has_groups else [])]
+    require_columns(frame, needed, where=str(path))
+    names = _feature_names(frame, columns, file, path)
+    features = frame[names]
+    return Part(
+        features,
+        file.prepare(features),
+        _labels(frame[columns.label], columns, file, path),
+        _groups(frame[sensitive], path) if has_groups else None,
+        _weights(frame[weights[0]], path) if weights else None,
+    )
+
+
+def _feature_names(
+    frame: pd.DataFrame, columns: ColumnOptions, file: ModelFile, path: Path
+) -> list[str]:
+    if file.takes_text:
+        if columns.text is None:
+            raise InvalidInputError(
+                "This model reads text: name the column by --text, one of "
+                f"{', '.join(frame.columns[:12])}."
+            )
+        require_columns(frame, [columns.text], where=str(path))
+        return [columns.text]
+    asked = list(columns.features or [])
+    if file.columns is not None:
+        return _as_the_model_has_them(frame, asked, file.columns, path)
+    if asked:
+        require_columns(frame, asked, where=str(path))
+        return asked
+    left_out = {columns.label, columns.weights}
+    left_out |= set() if columns.sensitive_as_features else set(columns.sensitive)
+    names = [name for name in frame.columns if name not in left_out]
+    if not names:
+        raise InvalidInputError(f"{path} has no column left that could be a feature.")
+    return names
+
+
+def _as_the_model_has_them(
+    frame: pd.DataFrame, asked: list[str], known: tuple[str, ...], path: Path
+) -> list[str]:
+    """The model's own columns in its order; LightGBM writes spaces in names as underlines."""
+    spaced = {"_".join(str(name).split(" ")): str(name) for name in frame.columns}
+    names = [name if name in frame.columns else spaced.get(name, name) for name in known]
+    if asked and set(asked) != set(names):
+        raise InvalidInputError(
+            f"The model knows its features: {', '.join(known[:12])}{', ...' * (len(known) > 12)}; "
+            f"--features names others: {', '.join(sorted(set(asked) ^ set(names))[:5])}. Leave "
+            "--features out."
+        )
+    require_columns(frame, names, where=f"{path}, for the model's features,")
+    return names
+
+
+def _labels(
+    label: pd.Series[Any], columns: ColumnOptions, file: ModelFile, path: Path
+) -> NDArray[Any]:
+    _check_missing(label, path, "the label column")
+    if columns.positive is not None:
+        hit = (label.map(str) == columns.positive).to_numpy()
+        if not hit.any():
+            found = ", ".join(sorted(map(str, label.unique()))[:8])
+            raise InvalidInputError(
+                f"--positive {columns.positive} is no value of {label.name!r} in {path}; found: "
+                f"{found}."
+            )
+        return hit.astype(np.int64)
+    if file.labels and label.isin(list(file.labels)).all():
+        return label.map(file.labels).to_numpy(dtype=np.int64)
+    return np.asarray(label.astype(object) if label.dtype.kind not in "iufb" else label)
+
+
+def _groups(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    for name in frame.columns:
+        _check_missing(frame[name], path, "the sensitive column")
+    absent = encode_groups(frame).absent
+    if absent:
+        raise InvalidInputError(
+            f"Every group must have rows, but {absent[0]!r} has none in {path}, so its rates are "
+            "unknown: add rows of it, or remove the unused category."
+        )
+    return frame
+
+
+def check_every_group(train: Part, validation: Part) -> None:
+    """Raise if a group of the training table has no validation rows: its gap would be unknown."""
+    if train.groups is None or validation.groups is None:
+        return
+    for name in train.groups.columns:
+        there = set(map(str, validation.groups[name]))
+        absent = [v for v in map(str, train.groups[name].unique()) if v not in there]
+        if absent:
+            raise InvalidInputError(
+                f"Every group must have validation rows, but {name!r} = {absent[0]!r} has none "
+                "there (the training table has such rows): add some to the validation table, or "
+                "take those rows out."
+            )
+
+
+def _weights(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:
+    _check_missing(column, path, "the weights column")
+    try:
+        return column.to_numpy(dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"The weights column {column.name!r} of {path} must be numbers."
+        ) from None
+
+
+def _check_missing(column: pd.Series[Any], path: Path, role: str) -> None:
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise InvalidInputError(
+            f"{path} has {int(missing.sum())} missing value(s) in {column.name!r}, {role}; the "
+            f"first is in row {int(np.flatnonzero(missing)[0])} (the first below the header is row "
+            "0): drop those rows, or fill them."
+        )

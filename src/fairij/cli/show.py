@@ -1,0 +1,111 @@
+"""Results on the screen, for people or for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, TextIO
+
+import numpy as np
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fairij.fairness import Audit
+
+# where results go: all else that is printed meanwhile, as by a library, goes to standard error
+RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
+
+
+def show(*things: Any) -> None:
+    for thing in things:
+        Console(file=RESULTS.get()).print(thing)
+
+
+def print_json(result: Mapping[str, Any]) -> None:
+    text = json.dumps(plain(result), indent=2, ensure_ascii=False)
+    typer.echo(text, file=RESULTS.get())
+
+
+def plain(value: Any) -> Any:
+    """Only what JSON has: NaN and infinity become null, arrays lists."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def audit_dict(audit: Audit) -> dict[str, Any]:
+    columns = ["group", "rate", "value", "low", "high"]
+    return {
+        "metrics": audit.metrics.to_dict(orient="index"),
+        "by_group": audit.by_group.to_dict(orient="index"),
+        "group_intervals": [
+            dict(zip(columns, row, strict=True))
+            for row in audit.group_intervals.reset_index().itertuples(index=False)
+        ],
+        "confidence": audit.confidence,
+    }
+
+
+def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
+    metrics = pd.DataFrame.from_dict(stored["metrics"], orient="index").astype(float)
+    by_group = pd.DataFrame.from_dict(stored["by_group"], orient="index")
+    intervals = pd.DataFrame(stored["group_intervals"]).set_index(["group", "rate"])
+    return Audit(
+        metrics.rename_axis("metric"),
+        by_group.rename_axis("group"),
+        float(stored["confidence"]),
+        intervals.astype(float),
+    )
+
+
+def metrics_table(title: str, audits: Mapping[str, Audit]) -> Table:
+    """One line a metric, one column a model, each value with its interval."""
+    table = Table(title=f"{title} ({_level(audits)} intervals)", title_justify="left")
+    table.add_column("metric")
+    for name in audits:
+        table.add_column(name, justify="right")
+    for metric in next(iter(audits.values())).metrics.index:
+        rows = [audit.metrics.loc[metric] for audit in audits.values()]
+        cells = [_cell(float(r["value"]), float(r["low"]), float(r["high"])) for r in rows]
+        table.add_row(str(metric).replace("_difference", "_gap").replace("_", " "), *cells)
+    return table
+
+
+def groups_table(title: str, audit: Audit) -> Table:
+    """For each group its number of rows, and each rate with its interval."""
+    table = Table(title=f"{title} ({_level({title: audit})} intervals)", title_justify="left")
+    for name in ("group", "rows", "rate", "value"):
+        table.add_column(name, justify="right" if name in ("rows", "value") else "left")
+    intervals = audit.group_intervals
+    for group, count in audit.by_group["count"].items():
+        shown = (str(group), f"{count:.0f}")
+        of_group = intervals.xs(group, level="group")[["value", "low", "high"]]
+        for rate, cells in zip(of_group.index, of_group.to_numpy().tolist(), strict=True):
+            table.add_row(*shown, str(rate).replace("_", " "), _cell(*cells))
+            shown = ("", "")
+    return table
+
+
+def _cell(value: float, low: float, high: float) -> str:
+    return f"{value:.4f} ({low:.3f}, {high:.3f})"
+
+
+def _level(audits: Mapping[str, Audit]) -> str:
+    return f"{next(iter(audits.values())).confidence:.0%}"
+
+
+def say(text: str) -> None:
+    console = Console(file=RESULTS.get())
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,163 @@
+"""How far a gap can be believed that was chosen to be small.
+
+The candidate with the smallest gap on the validation rows is partly the luckiest one there. So the
+choice is repeated: on a resample of the rows one candidate is chosen, and its gap is measured on a
+second, independent resample. The spread of those gaps is what a fresh audit of as many rows may
+show; how far they lie above the gaps on the rows of the choice is its optimism.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairij.fairness import counts
+
+Array = NDArray[np.float64]
+Choose = Callable[[Array, Array, float], int]  # gaps, performances, performance before -> which
+MOST_ROWS = 2**17  # beyond these the luck of the choice is lost in rounding; nothing is recorded
+DRAWS_AT_ONCE = 2**19  # resamples times patterns
+
+
+@dataclass(frozen=True)
+class HonestGap:
+    """The chosen candidate's gap, and what to expect of it on fresh rows."""
+
+    gap: float  # on the rows of the choice
+    expected: float  # on fresh rows
+    low: float
+    high: float
+    optimism: float  # expected, less the gap that was seen when choosing
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Rows that agree in group, label and every candidate's prediction, counted together."""
+
+    predictions: NDArray[np.uint8]  # (U, K)
+    cells: NDArray[np.int64]  # (U,) group * classes + label, ascending
+    times: NDArray[np.int64]  # (U,)
+    n_groups: int
+    n_classes: int
+
+    @classmethod
+    def of(
+        cls,
+        predictions: NDArray[np.uint8],  # (K, N)
+        y: NDArray[np.int64],
+        codes: NDArray[np.int64],
+        *,
+        n_groups: int,
+        n_classes: int,
+    ) -> Patterns:
+        cells = (codes * n_classes + y).astype("<i8")
+        keys = np.column_stack([cells.view(np.uint8).reshape(-1, 8), predictions.T])
+        keys = np.ascontiguousarray(keys)  # (N, 8 + K) bytes, compared as one
+        _, first, times = np.unique(
+            keys.view(np.dtype((np.void, keys.shape[1]))).ravel(),
+            return_index=True,
+            return_counts=True,
+        )
+        order = np.argsort(cells[first], kind="stable")
+        first, times = first[order], times[order]
+        return cls(predictions.T[first], cells[first], times, n_groups, n_classes)
+
+    def resampled(self, rng: np.random.Generator, size: int) -> Array:
+        """How often each pattern occurs among as many rows drawn with replacement, ``(R, U)``."""
+        total = int(self.times.sum())
+        return rng.multinomial(total, self.times / total, size=size).astype(np.float64)
+
+    def tables(self, times: Array) -> Array:
+        """Confusion counts of all candidates, ``(R, K, G, C, C)``, for times ``(R, U)``."""
+        size = self.n_groups * self.n_classes
+        ends = np.searchsorted(self.cells, np.arange(size + 1))
+        found = np.zeros((len(times), self.predictions.shape[1], size, self.n_classes))
+        for cell, (start, stop) in enumerate(pairwise(ends)):
+            part, predicted = times[:, start:stop], self.predictions[start:stop]
+            for label in range(1, self.n_classes):
+                found[:, :, cell, label] = part @ (predicted == label).astype(np.float64)
+            rest = part.sum(1)[:, None] - found[:, :, cell, 1:].sum(-1)
+            found[:, :, cell, 0] = rest
+        return found.reshape(*found.shape[:2], self.n_groups, self.n_classes, self.n_classes)
+
+    def tables_of(self, which: NDArray[np.int64], times: Array) -> Array:
+        """Confusion counts of one candidate for each resample, ``(R, G, C, C)``."""
+        place = self.cells[:, None] * self.n_classes + self.predictions[:, which]  # (U, R)
+        size = self.n_groups * self.n_classes**2
+        found = [
+            np.bincount(places, weights=weights, minlength=size)
+            for places, weights in zip(place.T, times, strict=True)
+        ]
+        shape = (-1, self.n_groups, self.n_classes, self.n_classes)
+        return np.stack(found).astype(np.float64).reshape(shape)
+
+
+def honest_gap(
+    patterns: Patterns,
+    metric: Callable[[Array], Array],
+    choose: Choose,
+    *,
+    gap: float,
+    performance: Callable[[Array], Array] = counts.accuracy,
+    n_resamples: int = 200,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> HonestGap:
+    """Repeat the choice on resamples, each time measuring what was chosen on another resample."""
+    rng = np.random.default_rng(seed)
+    at_once = max(1, DRAWS_AT_ONCE // len(patterns.cells))
+    parts = [
+        _repeat(patterns, metric, performance, choose, min(at_once, n_resamples - start), rng)
+        for start in range(0, n_resamples, at_once)
+    ]
+    seen, fresh = np.concatenate(parts, 1)
+    usable = np.isfinite(seen) & np.isfinite(fresh)
+    if not usable.any():
+        return HonestGap(gap, math.nan, math.nan, math.nan, math.nan, confidence)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(fresh[usable], [tail, 1 - tail])
+    optimism = float((fresh - seen)[usable].mean())
+    return HonestGap(
+        gap, float(fresh[usable].mean()), float(low), float(high), optimism, confidence
+    )
+
+
+def _repeat(
+    patterns: Patterns,
+    metric: Callable[[Array], Array],
+    performance: Callable[[Array], Array],
+    choose: Choose,
+    times: int,
+    rng: np.random.Generator,
+) -> Array:
+    """The gap of what is chosen, on the resample of the choice and on another, ``(2, R)``."""
+    table = patterns.tables(patterns.resampled(rng, times))
+    gaps, levels = _defined(metric(table)), performance(table)  # (R, K)
+    chosen = np.array(
+        [choose(gap, level, float(level[0])) for gap, level in zip(gaps, levels, strict=True)]
+    )
+    fresh = _defined(metric(patterns.tables_of(chosen, patterns.resampled(rng, times))))
+    return np.stack([np.take_along_axis(gaps, chosen[:, None], 1)[:, 0], fresh])
+
+
+def rows_needed(rate: float, gap: float, confidence: float = 0.95) -> int:
+    """Rows of a group so that its rate is known to within ``gap``: ``z^2 p (1 - p) / gap^2``."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    return math.ceil(z**2 * rate * (1 - rate) / gap**2)
+
+
+def half_width(rate: float, rows: int, confidence: float = 0.95) -> float:
+    """How far a rate over so many rows may be off, by the normal approximation."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    return z * math.sqrt(rate * (1 - rate) / rows)
+
+
+def _defined(gaps: Array) -> Array:
+    return np.where(np.isnan(gaps), np.inf, gaps)

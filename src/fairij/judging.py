@@ -1,0 +1,125 @@
+"""Candidate edits, judged: hard metrics on rows that carry a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairij.fairness import counts
+from fairij.fairness.constraints import Constraint
+from fairij.fairness.groups import Groups
+from fairij.fairness.metrics import group_means
+from fairij.losses import Loss
+from fairij.models.base import Evaluator
+from fairij.scene import Scene, Search
+from fairij.search import Progress
+
+Moves = dict[tuple[int, float], Tensor]  # by k and scale
+
+
+class Recording:
+    """An `Evaluator` that also keeps what each edit predicts, for `Patterns`."""
+
+    def __init__(self, inner: Evaluator, loss: Loss) -> None:
+        self._inner, self._loss = inner, loss
+        self.predictions: list[NDArray[np.uint8]] = []  # each (S, N)
+
+    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
+        z = self._inner.along(direction, scales)
+        finite = torch.isfinite(z).flatten(1).all(1)
+        self.predictions.append(self._loss.predict(z[finite]).to(torch.uint8).cpu().numpy())
+        return z
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Hard metrics of edited models on one set of rows."""
+
+    evaluator: Evaluator
+    y: Tensor
+    groups: Groups
+    loss: Loss
+    constraint: Constraint
+    n_classes: int
+
+    def judge(self, direction: Tensor, scales: tuple[float, ...]) -> dict[str, NDArray[Any]]:
+        """Gap, performance and each group's rates at ``theta + c direction`` for each scale c."""
+        steps = torch.tensor(scales, dtype=torch.float64)
+        z = self.evaluator.along(direction, steps)  # (S, N) or (S, N, C)
+        finite = torch.isfinite(z).flatten(1).all(1).cpu().numpy()
+        z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that blew up gets no value from these
+        table = self._table(z) if self.loss.is_classification else None
+        gap = self.constraint.gap(z, self.y, self.groups, table)
+        result = {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)}
+        if table is not None:
+            result["accuracy"] = np.where(finite, counts.accuracy(table), 0.0)
+            result["balanced_accuracy"] = np.where(finite, counts.balanced_accuracy(table), 0.0)
+            rates = counts.rates_by_name(table)
+        else:
+            error = ((z - self.y) ** 2).mean(-1).double() / self.y.var(correction=0).double()
+            result["r2"] = np.where(finite, 1 - error.cpu().numpy(), -np.inf)
+            rates = self._means(z)
+        return result | {
+            f"{rate}[{group}]": np.where(finite, values[:, code], np.nan)
+            for rate, values in rates.items()
+            for code, group in enumerate(self.groups.names)
+        }
+
+    def _means(self, z: Tensor) -> dict[str, NDArray[np.float64]]:
+        values = {"mean_prediction": z, "mean_error": z - self.y}
+        return {
+            name: group_means(value.double().cpu().numpy(), self.groups)
+            for name, value in values.items()
+        }
+
+    def _table(self, z: Tensor) -> NDArray[np.float64]:
+        return counts.confusion_counts(
+            self.y.long().cpu().numpy(),
+            self.loss.predict(z).cpu().numpy(),
+            self.groups.codes,
+            n_groups=len(self.groups.names),
+            n_classes=self.n_classes,
+        )
+
+
+def performance_column(loss: Loss) -> str:
+    return "accuracy" if loss.is_classification else "r2"
+
+
+def candidates(
+    search: Search, scene: Scene, judge: Judge, progress: Progress
+) -> tuple[pd.DataFrame, Moves]:
+    """Judge every candidate of a search; the first row is the model as it is (k = 0).
+
+    Also returns the changes of the parameters, where they are solved for good.
+    """
+    damping, nothing = scene.inverse.damping, torch.zeros_like(scene.objective.theta)
+    parts = [_rows(0, (1.0,), damping, judge.judge(nothing, (1.0,)))]
+    best = float(parts[0]["gap"].iloc[0])
+    moves: Moves = {}
+    total = search.count(scene)
+    for done, proposal in enumerate(search.propose(scene)):
+        result = judge.judge(proposal.direction, proposal.scales)
+        labels = proposal.scales if proposal.label is None else (proposal.label,)
+        parts.append(_rows(proposal.k, labels, damping, result))
+        if not search.drops:
+            for label, scale in zip(labels, proposal.scales, strict=True):
+                moves[proposal.k, label] = scale * proposal.direction
+        progress("candidates", done + 1, total)
+        if search.stops_early:
+            if not result["gap"][0] < best:
+                break
+            best = float(result["gap"][0])
+    return pd.concat(parts, ignore_index=True), moves
+
+
+def _rows(
+    k: int, scales: tuple[float, ...], damping: float, result: dict[str, NDArray[Any]]
+) -> pd.DataFrame:
+    return pd.DataFrame({"damping": damping, "k": k, "scale": scales, **result})

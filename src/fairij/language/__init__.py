@@ -1,0 +1,33 @@
+"""Texts: frozen encoders and their vectors, heads, trigger tokens, training, reading a result."""
+
+from fairij.language.batches import labelled
+from fairij.language.classifier import TextClassifier
+from fairij.language.encoders import fetch_minilm, load_encoder, load_tokenizer, tokenise
+from fairij.language.features import features, standardised
+from fairij.language.heads import HEADS, linear_head, nonlinear_head
+from fairij.language.reading import identity_rates, most_harmful, over_represented
+from fairij.language.selection import BalancedAccuracyBudget
+from fairij.language.training import Recipe, Trained, train
+from fairij.models.triggers import TriggerTokens
+
+__all__ = [
+    "HEADS",
+    "BalancedAccuracyBudget",
+    "Recipe",
+    "TextClassifier",
+    "Trained",
+    "TriggerTokens",
+    "features",
+    "fetch_minilm",
+    "identity_rates",
+    "labelled",
+    "linear_head",
+    "load_encoder",
+    "load_tokenizer",
+    "most_harmful",
+    "nonlinear_head",
+    "over_represented",
+    "standardised",
+    "tokenise",
+    "train",
+]

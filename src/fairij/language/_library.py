@@ -1,0 +1,36 @@
+"""Load transformers when it is needed, and say what to install where it is missing."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from fairij.errors import InvalidInputError
+
+
+@cache
+def load_transformers() -> Any:
+    """The library; a torchvision that was built for another torch is kept out of its way."""
+    try:
+        checks: Any = import_module("transformers.utils.import_utils")
+    except ImportError as error:
+        raise InvalidInputError(
+            "Language models need the package transformers: install fairij[transformers]."
+        ) from error
+    try:
+        import_module("torchvision")
+    except ImportError:
+        pass  # not there, which transformers sees by itself
+    except RuntimeError:  # its operators are missing; transformers would fail on importing it
+        known = checks._is_package_available
+
+        def is_available(name: str, *args: Any, **options: Any) -> Any:
+            if name != "torchvision":
+                return known(name, *args, **options)
+            return False, "N/A"
+
+        checks._is_package_available = is_available
+        for check in (checks.is_torchvision_available, checks.is_torchvision_v2_available):
+            getattr(check, "cache_clear", lambda: None)()
+    return import_module("transformers")

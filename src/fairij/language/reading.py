@@ -1,0 +1,113 @@
+"""Reading a result: which comments pushed the gap up, which words they share, who is treated how.
+
+Texts may be hateful: nothing here prints, and texts come back only where they are asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fairij.errors import InvalidInputError
+from fairij.fairness import counts
+
+WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+def most_harmful(
+    scores: Any, texts: Any = None, *, labels: Any = None, top: int = 20, show_text: bool = False
+) -> pd.DataFrame:
+    """The rows of highest influence with their scores; texts only with ``show_text=True``.
+
+    Parameters
+    ----------
+    scores : ``influence_`` of a fitted FairIJ; rows without a score (NaN) are passed over
+    texts, labels : of the training rows
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), kind="stable")
+    rows = [int(row) for row in order[:top] if scores[row] > 0]
+    table = pd.DataFrame({"row": rows, "influence": scores[rows]})
+    if labels is not None:
+        table["label"] = np.asarray(labels)[rows]
+    if show_text:
+        if texts is None:
+            raise InvalidInputError("`texts` must be given where `show_text` is True, got None.")
+        table["text"] = [np.asarray(texts, dtype=object)[row] for row in rows]
+    return table
+
+
+def over_represented(
+    texts: Sequence[str], rows: Any, *, top: int = 30, at_least: int = 5
+) -> pd.DataFrame:
+    """Words that ``rows`` have more often than all texts do.
+
+    ``lift`` is the share of the rows with the word over the share of all texts with it; ``z``
+    measures it in deviations of a draw of as many rows at random, by which the table is sorted.
+
+    Parameters
+    ----------
+    rows : numbers of the texts to look at, as ``dropped_`` of a fitted FairIJ
+    at_least : among the rows, how many must have the word
+    """
+    rows = np.asarray(rows, dtype=np.int64)
+    if len(rows) == 0:
+        raise InvalidInputError("`rows` must name at least one text, got none.")
+    everywhere: Counter[str] = Counter()
+    inside: Counter[str] = Counter()
+    chosen = set(rows.tolist())
+    for place, text in enumerate(texts):
+        words = set(WORD.findall(text.lower()))
+        everywhere.update(words)
+        if place in chosen:
+            inside.update(words)
+    n, k = len(texts), len(chosen)
+    found = []
+    for word, count in inside.items():
+        if count < at_least:
+            continue
+        share = everywhere[word] / n
+        deviation = np.sqrt(k * share * (1 - share) * max(n - k, 1) / max(n - 1, 1))
+        z = (count - k * share) / deviation if deviation > 0 else 0.0
+        found.append((word, count, count / k, share, count / k / share, z))
+    table = pd.DataFrame(found, columns=["word", "rows", "share", "share_overall", "lift", "z"])
+    return table.sort_values("z", ascending=False, kind="stable").head(top).reset_index(drop=True)
+
+
+def identity_rates(
+    y: Any, before: Any, after: Any, identities: Mapping[str, Any] | pd.DataFrame
+) -> pd.DataFrame:
+    """Rates of each identity and of the comments without it, before and after an edit.
+
+    Parameters
+    ----------
+    y : true labels, 0 or 1
+    before, after : predicted labels, 0 or 1
+    identities : by name, whether each row mentions it
+    """
+    truth = np.asarray(y).astype(np.int64)
+    lines = []
+    for name in identities:
+        mentioned = np.asarray(identities[name]).astype(np.int64)
+        for when, predicted in (("before", before), ("after", after)):
+            table = counts.confusion_counts(
+                truth, np.asarray(predicted).astype(np.int64), mentioned, n_groups=2, n_classes=2
+            )
+            for code, group in ((1, "mentioned"), (0, "others")):
+                lines.append(
+                    {
+                        "identity": name,
+                        "group": group,
+                        "when": when,
+                        "rows": int(table[code].sum()),
+                        "selection_rate": counts.selection_rates(table)[code, 1],
+                        "true_positive_rate": counts.true_positive_rates(table)[code, 1],
+                        "false_positive_rate": counts.false_positive_rates(table)[code, 1],
+                    }
+                )
+    return pd.DataFrame(lines)

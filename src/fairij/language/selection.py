@@ -1,0 +1,15 @@
+"""A rule of choice for rare classes, where accuracy says little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fairij.selection import AccuracyBudget
+
+
+@dataclass(frozen=True)
+class BalancedAccuracyBudget(AccuracyBudget):
+    """The smallest gap among candidates that lose at most ``budget`` of balanced accuracy."""
+
+    performance: ClassVar[str] = "balanced_accuracy"

@@ -1,0 +1,241 @@
+"""Train what is trainable of a model on texts: AdamW or SGD, the epoch of best validation loss."""
+
+from __future__ import annotations
+
+import copy
+import io
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fairij.baselines.base import STRATA
+from fairij.baselines.in_processing import Draw, InProcessing, Sampler
+from fairij.datasets._files import PathLike, write_atomically
+from fairij.errors import InvalidInputError
+from fairij.inputs import number_between, one_of, whole_number
+from fairij.language.batches import Rows, count, on_device, run, run_all, shuffled, sizes
+from fairij.progress import silent
+from fairij.search import Progress
+
+Optimiser = Literal["adamw", "sgd"]
+JUDGED = 4096  # validation rows on which a penalty is judged, the same in every epoch
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the trainable parameters are trained.
+
+    Parameters
+    ----------
+    optimiser : "adamw" (without decay unless given) or "sgd" with momentum 0.9
+    epochs : the most; the one of best validation loss is kept
+    patience : stop after this many epochs without a better validation loss
+    """
+
+    optimiser: Optimiser = "adamw"
+    learning_rate: float = 1e-3
+    epochs: int = 20
+    batch_size: int = 256
+    weight_decay: float = 0.0
+    patience: int = 5
+
+    def __post_init__(self) -> None:
+        one_of("optimiser", self.optimiser, get_args(Optimiser))
+        number_between("learning_rate", self.learning_rate, 0)
+        number_between("weight_decay", self.weight_decay, 0, including_low=True)
+        for name in ("epochs", "batch_size", "patience"):
+            whole_number(name, getattr(self, name), 1)
+
+    def make(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        options: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
+        if self.optimiser == "sgd":
+            return torch.optim.SGD(parameters, momentum=0.9, **options)
+        return torch.optim.AdamW(parameters, **options)
+
+
+@dataclass
+class Progressed:
+    """Where a training stands; what a checkpoint holds."""
+
+    epoch: int = 0
+    best: float = float("inf")
+    best_epoch: int = 0
+    best_state: dict[str, Tensor] = field(default_factory=dict)
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained copy of the model, and the losses of each epoch."""
+
+    model: Any
+    history: list[dict[str, float]]
+    best_epoch: int
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """A baseline's penalty on rows whose group is known."""
+
+    method: InProcessing
+    train: Sampler
+    validation: Draw
+
+    @classmethod
+    def of(cls, method: InProcessing, parts: list[tuple[Rows, Tensor, Any]], seed: int) -> Penalty:
+        """``parts`` are rows, labels and groups for training and for validation."""
+        samplers = [_sampler(method.constraint, *part) for part in parts]
+        generator = torch.Generator().manual_seed(seed)
+        return cls(method, samplers[0], samplers[1].draw(JUDGED, generator))
+
+    def on(self, module: nn.Module, draw: Draw) -> Tensor:
+        return self.method.strength * self.method.penalty(module, draw)
+
+
+def _sampler(constraint: str, rows: Rows, y: Tensor, groups: Any) -> Sampler:
+    ids = rows["input_ids"] if isinstance(rows, dict) else rows
+    codes = torch.as_tensor(np.asarray(groups, dtype=np.int64), device=ids.device)
+    cells = []
+    for truth in STRATA[constraint]:
+        inside = torch.ones_like(codes, dtype=torch.bool) if truth is None else y == truth
+        cells.append([torch.nonzero(inside & (codes == g))[:, 0] for g in range(2)])
+    if any(len(cell) == 0 for cells_of in cells for cell in cells_of):
+        raise InvalidInputError(f"Every group must have rows for {constraint!r} in training.")
+    return Sampler(ids, y, cells)
+
+
+def train(
+    model: nn.Module,
+    X: Any,
+    y: Any,
+    *,
+    X_val: Any,
+    y_val: Any,
+    recipe: Recipe = Recipe(),  # noqa: B008 - a frozen value
+    penalty: InProcessing | None = None,
+    groups: Any = None,
+    groups_val: Any = None,
+    seed: int = 0,
+    checkpoint: PathLike | None = None,
+    progress: Progress = silent,
+) -> Trained:
+    """A copy of ``model`` with its trainable parameters trained; the given one is left alone.
+
+    Parameters
+    ----------
+    X, X_val : vectors (N, D), or tokenised rows; they go where the model is
+    y, y_val : labels 0 and 1 for a model with one output, class numbers otherwise
+    penalty, groups, groups_val : a baseline such as `GapReg`, and the rows' groups, 0 or 1
+    checkpoint : a file; written after each epoch, and gone on from where there is one
+    """
+    module = copy.deepcopy(model)
+    trainable = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    if not trainable:
+        raise InvalidInputError("`model` must have parameters that require a gradient, got none.")
+    device = next(iter(trainable.values())).device
+    pad = getattr(getattr(model, "config", None), "pad_token_id", None) or 0
+    rows, rows_val = (on_device(part, device, pad=pad) for part in (X, X_val))
+    truth, truth_val = (
+        torch.as_tensor(np.asarray(part), device=device).float() for part in (y, y_val)
+    )
+    extra = None
+    if penalty is not None:
+        parts = [(rows, truth, groups), (rows_val, truth_val, groups_val)]
+        extra = Penalty.of(penalty, parts, seed)
+    optimiser = recipe.make(list(trainable.values()))
+    draws = torch.Generator().manual_seed(seed)
+    now = _resume(checkpoint, recipe, seed, trainable, optimiser, draws)
+    length = sizes(rows)
+    while now.epoch < recipe.epochs and now.epoch - now.best_epoch < recipe.patience:
+        module.train()
+        total = torch.zeros((), device=device)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(seed * 10_007 + now.epoch)  # dropout, the same after a resumption
+            for batch, index in shuffled(rows, recipe.batch_size, draws, length):
+                optimiser.zero_grad(set_to_none=True)
+                loss = cross_entropy(run(module, batch), truth[index])
+                total += loss.detach() * len(index)
+                if extra is not None:
+                    loss = loss + extra.on(module, extra.train.draw(recipe.batch_size, draws))
+                loss.backward()
+                optimiser.step()
+        now.epoch += 1
+        module.eval()
+        held_out = float(cross_entropy(run_all(module, rows_val), truth_val))
+        if extra is not None:
+            with torch.no_grad():
+                held_out += float(extra.on(module, extra.validation))
+        now.history.append({"train": float(total) / count(rows), "validation": held_out})
+        if held_out < now.best:
+            now.best, now.best_epoch = held_out, now.epoch
+            now.best_state = {n: p.detach().cpu().clone() for n, p in trainable.items()}
+        _keep(checkpoint, recipe, seed, now, trainable, optimiser, draws)
+        progress("training", now.epoch, recipe.epochs)
+    with torch.no_grad():
+        for name, value in now.best_state.items():
+            trainable[name].copy_(value)
+    return Trained(module.eval(), now.history, now.best_epoch)
+
+
+def cross_entropy(z: Tensor, y: Tensor) -> Tensor:
+    """The mean loss: of the logit of label 1, or of one output a class."""
+    if z.ndim == 1:
+        return F.binary_cross_entropy_with_logits(z.float(), y)
+    return F.cross_entropy(z.float(), y.long())
+
+
+def _keep(
+    checkpoint: PathLike | None,
+    recipe: Recipe,
+    seed: int,
+    now: Progressed,
+    trainable: dict[str, nn.Parameter],
+    optimiser: torch.optim.Optimizer,
+    draws: torch.Generator,
+) -> None:
+    if checkpoint is None:
+        return
+    content = io.BytesIO()
+    torch.save(
+        {
+            "settings": {**asdict(recipe), "seed": seed},
+            "now": asdict(now),
+            "parameters": {n: p.detach().cpu() for n, p in trainable.items()},
+            "optimiser": optimiser.state_dict(),
+            "draws": draws.get_state(),
+        },
+        content,
+    )
+    write_atomically(Path(checkpoint), content.getvalue())
+
+
+def _resume(
+    checkpoint: PathLike | None,
+    recipe: Recipe,
+    seed: int,
+    trainable: dict[str, nn.Parameter],
+    optimiser: torch.optim.Optimizer,
+    draws: torch.Generator,
+) -> Progressed:
+    if checkpoint is None or not Path(checkpoint).exists():
+        return Progressed()
+    found = torch.load(checkpoint, weights_only=True)
+    settings = {**asdict(recipe), "seed": seed}
+    other = [n for n in settings if found["settings"].get(n) != settings[n] and n != "epochs"]
+    shapes = {n: tuple(p.shape) for n, p in trainable.items()}
+    if other or {n: tuple(p.shape) for n, p in found["parameters"].items()} != shapes:
+        raise InvalidInputError(
+            f"`checkpoint` {checkpoint} must come from the same training; it differs in "
+            f"{other or 'its parameters'}. Give another file, or remove this one."
+        )
+    with torch.no_grad():
+        for name, value in found["parameters"].items():
+            trainable[name].copy_(value)
+    optimiser.load_state_dict(found["optimiser"])
+    draws.set_state(found["draws"])
+    return Progressed(**found["now"])

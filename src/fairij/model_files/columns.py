@@ -1,0 +1,150 @@
+"""From the feature columns of a table to the rows that a model takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import nn
+
+from fairij.errors import InvalidInputError
+from fairij.models import of_class
+
+is_lightgbm = of_class("lightgbm", "Booster", "LGBMModel")
+is_xgboost = of_class("xgboost", "Booster", "XGBModel")
+is_histogram = of_class("sklearn", "BaseHistGradientBoosting")
+
+
+def known_columns(model: Any) -> tuple[str, ...] | None:
+    """The features' names as the model remembers them, in its order."""
+    names: Sequence[Any] | None
+    if is_lightgbm(model):
+        names = _booster(model).feature_name()
+        if all(re.fullmatch(r"Column_\d+", str(name)) for name in names):
+            return None  # trained on a table without names
+    elif is_xgboost(model):
+        names = _xgboost(model).feature_names
+    else:
+        names = getattr(model, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))
+
+
+def prepared(model: Any, frame: pd.DataFrame) -> Any:
+    """Rows of a model of any family but those that take text."""
+    if is_lightgbm(model):
+        return _for_lightgbm(_booster(model), frame)
+    if is_xgboost(model):
+        return _for_xgboost(_xgboost(model), frame)
+    if isinstance(model, nn.Module):
+        return numbers(frame, missing=False).to_numpy()
+    if is_histogram(model) and getattr(model, "categorical_features", None) == "from_dtype":
+        marked = model.is_categorical_
+        return _as_categories(frame, [] if marked is None else list(frame.columns[marked]))
+    if known_columns(model) is None:
+        return numbers(frame, missing=True).to_numpy()
+    return frame
+
+
+def numbers(frame: pd.DataFrame, *, missing: bool) -> pd.DataFrame:
+    """The columns as plain numbers; ``missing`` says whether NaN is allowed."""
+    converted = {str(name): _numeric(str(name), column) for name, column in frame.items()}
+    result = pd.DataFrame(converted, index=frame.index)
+    empty = result.isna()
+    if not missing and bool(empty.to_numpy().any()):
+        name = next(n for n in result.columns if empty[n].any())
+        row = int(np.flatnonzero(empty[name])[0])
+        raise InvalidInputError(
+            f"This model takes no missing values, but the feature {name!r} has "
+            f"{int(empty[name].sum())}, the first in row {row}: fill them as they were filled in "
+            "training, or drop those rows."
+        )
+    return result
+
+
+def _numeric(name: str, column: pd.Series[Any]) -> Any:
+    kind = column.dtype.kind
+    if kind in "iufb" and isinstance(column.dtype, np.dtype):
+        return column
+    as_numbers = pd.to_numeric(column, errors="coerce") if kind not in "mM" else None
+    wrong = column.notna() if as_numbers is None else as_numbers.isna() & column.notna()
+    if as_numbers is None or wrong.any():
+        row = int(np.flatnonzero(wrong)[0]) if wrong.any() else 0
+        mixed = int(wrong.sum()) < int(column.notna().sum())
+        raise InvalidInputError(
+            f"The feature {name!r} must be numeric for this model, but row {row} holds "
+            f"{str(column.iloc[row])!r}"
+            + (
+                f": numbers and text are mixed in it ({int(wrong.sum())} cells of "
+                f"{len(column)} are not numbers); correct those cells."
+                if mixed
+                else ": leave it out by naming the features, or encode it as in training."
+            )
+        )
+    return as_numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _for_lightgbm(booster: Any, frame: pd.DataFrame) -> pd.DataFrame:
+    """Text and categories coded as in training: the file keeps each column's list of values."""
+    lists = booster.pandas_categorical or []
+    names = _categorical_names(booster, frame, len(lists)) if lists else []
+    plain = [name for name in frame.columns if name not in names]
+    result = frame.copy()
+    result[plain] = numbers(frame[plain], missing=True)
+    for name, values in zip(names, lists, strict=True):
+        result[name] = _coded(name, frame[name], values)
+    return result
+
+
+def _categorical_names(booster: Any, frame: pd.DataFrame, wanted: int) -> list[str]:
+    """The columns that were categories: the model's text describes those by lists, not ranges."""
+    text = booster.model_to_string(num_iteration=1)
+    found = re.search(r"^feature_infos=(.*)$", text, re.MULTILINE)
+    infos = found.group(1).split(" ") if found else []
+    unused = [i for i, info in enumerate(infos) if info == "none"]  # constant: could be either
+    sure = [i for i, info in enumerate(infos) if info != "none" and not info.startswith("[")]
+    text_like = [i for i in unused if not pd.api.types.is_numeric_dtype(frame.dtypes.iloc[i])]
+    for places in (sure, sure + text_like, sure + unused):
+        if len(places) == wanted:
+            return [str(frame.columns[place]) for place in sorted(places)]
+    raise InvalidInputError(
+        f"The LightGBM model was trained with {wanted} categorical columns, but which ones cannot "
+        f"be told from its file; {len(sure)} are certain. Give the features in the order of the "
+        "training table."
+    )
+
+
+def _coded(name: str, column: pd.Series[Any], values: list[Any]) -> Any:
+    """A categorical column with the training table's values; others are missing to the model."""
+    known = column.astype(object).where(column.isin(values), None)
+    coded = pd.Categorical(known, categories=values)
+    unseen = coded.isna() & column.notna().to_numpy()
+    if unseen.any() and unseen.sum() == int(column.notna().sum()):
+        raise InvalidInputError(
+            f"The feature {name!r} must hold the categories of the training table, such as "
+            f"{values[:5]}, but none of its values is among them; row 0 holds {column.iloc[0]!r}."
+        )
+    return coded
+
+
+def _for_xgboost(booster: Any, frame: pd.DataFrame) -> Any:
+    types = booster.feature_types or []
+    names = [str(n) for n, kind in zip(frame.columns, types, strict=False) if kind == "c"]
+    plain = [name for name in frame.columns if name not in names]
+    result = _as_categories(frame, names)
+    result[plain] = numbers(frame[plain], missing=True)
+    return result if booster.feature_names else result.to_numpy()
+
+
+def _as_categories(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    return frame.astype(dict.fromkeys(names, "category"))
+
+
+def _booster(model: Any) -> Any:
+    return getattr(model, "booster_", model)
+
+
+def _xgboost(model: Any) -> Any:
+    return model.get_booster() if hasattr(model, "get_booster") else model

@@ -1,0 +1,115 @@
+"""Rows of tokens: from what people hold to padded tensors, and in batches of like length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairij.errors import InvalidInputError
+from fairij.models.rows import n_rows
+
+Tokens = dict[str, Tensor]  # input_ids (N, L), attention_mask (N, L), ...
+Tokenise = Callable[[list[str]], Mapping[str, Any]]
+NAMES = ("input_ids", "attention_mask", "token_type_ids")
+
+
+def token_rows(
+    X: Any, *, device: torch.device, pad: int = 0, tokenise: Tokenise | None = None
+) -> Tokens:
+    """``X`` as padded tensors.
+
+    Takes a mapping, frame or `datasets.Dataset` with `input_ids` (padded, or one list a row), or
+    texts where there is a way to tokenise them.
+    """
+    columns = _columns(X)
+    if columns is None:
+        columns = _columns(_tokenised(X, tokenise))
+    if columns is None or "input_ids" not in columns:
+        raise InvalidInputError(
+            "`X` must hold tokenised rows, with `input_ids` among its columns; found "
+            f"{sorted(columns or ())}. Tokenise the texts first, or wrap model and tokenizer in "
+            "fairij.language.TextClassifier."
+        )
+    tokens = {
+        name: _padded(name, columns[name], pad if name == "input_ids" else 0).to(device)
+        for name in NAMES
+        if name in columns
+    }
+    tokens.setdefault("attention_mask", (tokens["input_ids"] != pad).long())
+    n_rows(tokens)  # all parts are as long as each other
+    return tokens
+
+
+def lengths(tokens: Tokens) -> Tensor:
+    """The place after the last token of each row, (N,)."""
+    mask = tokens["attention_mask"] != 0
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    return (mask * places).amax(1)
+
+
+def longest_first(tokens: Tokens) -> Tensor:
+    """The order in which batches of consecutive rows waste the least padding."""
+    return torch.argsort(lengths(tokens), descending=True, stable=True)
+
+
+def bucketed(tokens: Tokens, budget: int) -> Iterator[Tokens]:
+    """Consecutive batches of at most ``budget`` tokens (one row at least), cut to their length.
+
+    Rows should come longest first; any order is right, only slower.
+    """
+    size = lengths(tokens).cpu().numpy()
+    start = 0
+    while start < len(size):
+        stop = start + max(1, budget // max(int(size[start]), 1))
+        width = max(int(size[start:stop].max()), 1)
+        yield {name: part[start:stop, :width] for name, part in tokens.items()}
+        start = min(stop, len(size))
+
+
+def _columns(X: Any) -> Mapping[str, Any] | None:
+    """The named columns of a mapping, frame or dataset; None for plain texts."""
+    if isinstance(X, Mapping):
+        return X
+    names = getattr(X, "column_names", None) or getattr(X, "columns", None)
+    if names is None or "input_ids" not in list(names):
+        return None
+    return {name: X[name] for name in NAMES if name in list(names)}
+
+
+def _tokenised(X: Any, tokenise: Tokenise | None) -> Mapping[str, Any]:
+    if hasattr(X, "columns") and list(X.columns) == ["text"]:
+        X = X["text"]
+    texts = np.asarray(X, dtype=object)
+    if texts.ndim != 1 or not all(isinstance(text, str) for text in texts):
+        raise InvalidInputError(
+            "`X` must be texts, or tokenised rows with `input_ids`; got "
+            f"{type(X).__name__} of shape {texts.shape}."
+        )
+    if tokenise is None:
+        raise InvalidInputError(
+            "`X` must be tokenised for this model, got texts: give the tokenizer's output, or "
+            "wrap model and tokenizer in fairij.language.TextClassifier."
+        )
+    return tokenise(texts.tolist())
+
+
+def _padded(name: str, rows: Any, pad: int) -> Tensor:
+    if isinstance(rows, Tensor):
+        table = rows
+    else:
+        parts = [np.asarray(row) for row in rows]
+        width = max((len(row) for row in parts), default=0)
+        filled = np.full((len(parts), width), pad, dtype=np.int64)
+        for row, part in zip(filled, parts, strict=True):
+            row[: len(part)] = part
+        table = torch.from_numpy(filled)
+    if table.ndim != 2 or table.is_floating_point():
+        raise InvalidInputError(
+            f"`X[{name!r}]` must be whole numbers, one row of tokens a data point; got "
+            f"{table.dtype} of shape {tuple(table.shape)}."
+        )
+    return table.long()

@@ -1,0 +1,252 @@
+"""Any family of models on a `Source`: every product is one pass over chunks of rows.
+
+``J^T u`` is a sum over chunks and ``J r`` one chunk's result after the other, so memory holds one
+chunk, and the first chunks for good as long as they fit in the memory limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from fairij.errors import InvalidInputError
+from fairij.models.base import Editable, Evaluator, Linearization, Middle
+from fairij.models.delegating import Delegating
+from fairij.models.memory import OUT_OF_MEMORY, is_out_of_memory, joined
+from fairij.models.sources import Source, part_of_table, table_rows
+
+CHUNK_BYTES = 2**25  # of features as float32; what is made of them takes a few times as much
+CHUNK_ROWS = 2**17  # where rows have no one width, or a narrow one
+T = TypeVar("T")
+
+
+class StreamedEditable(Delegating):
+    """An `Editable` that also takes a `Source`; other rows go straight to the inner one."""
+
+    def __init__(self, inner: Editable, memory_limit: int = 2**28) -> None:
+        super().__init__(inner)
+        self._memory_limit = memory_limit
+
+    def linearize(self, X: Any, *, keep: bool = True) -> Linearization:
+        if isinstance(X, Source):
+            return StreamedLinearization(self._inner, X, self._memory_limit if keep else 0)
+        return self._inner.linearize(X, keep=keep)
+
+    def evaluator(self, X: Any) -> Evaluator:
+        if isinstance(X, Source):
+            return StreamedEvaluator(self._inner, X)
+        return self._inner.evaluator(X)
+
+    def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
+        if not isinstance(X, Source):
+            return self._inner.outputs(X, theta)
+        chunks = Chunks(X)
+        return chunks.retried(
+            lambda: joined((self._inner.outputs(t, theta) for _, t in chunks.read()), len(X))
+        )
+
+
+class Chunks:
+    """A source in chunks that become smaller when memory runs out."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        width = 4 * int(torch.tensor(source.shape[1:] or (1,)).prod())
+        self.size = max(1, min(CHUNK_BYTES // max(width, 1), CHUNK_ROWS, max(len(source), 1)))
+
+    def read(self, start: int = 0) -> Iterator[tuple[int, Any]]:
+        """Each chunk with the number of its first row; errors say where they come from."""
+        place = start
+        for table in self.source.chunks(self.size, start):
+            try:
+                yield place, table
+            except InvalidInputError as error:  # thrown in by the consumer
+                raise located(error, place) from None
+            place += table_rows(table)
+
+    def retried(self, work: Callable[[], T]) -> T:
+        """The work, begun again with chunks of half the size each time that memory runs out."""
+        while True:
+            try:
+                return work()
+            except OUT_OF_MEMORY as error:
+                if not is_out_of_memory(error) or self.size <= 1:
+                    raise
+                self.size //= 2
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+
+class StreamedLinearization:
+    """``J r`` and ``J^T u`` of a source, chunk by chunk."""
+
+    def __init__(
+        self, model: Editable, source: Source, memory_limit: int, by: Tensor | None = None
+    ) -> None:
+        self._model, self._source, self._by = model, source, by
+        self._chunks = Chunks(source)
+        self._limit = self._whole_limit = memory_limit
+        self._kept: list[tuple[int, Linearization]] = []  # with their numbers of rows
+
+    @cached_property
+    def mode(self) -> str:
+        first = next(self._source.chunks(min(32, self._chunks.size)))
+        return str(getattr(self._model.linearize(first, keep=False), "mode", "exact"))
+
+    def _each(self) -> Iterator[tuple[slice, Linearization]]:
+        """Every chunk linearised; those that fit are kept for the next pass."""
+        place = 0
+        for rows, kept in list(self._kept):
+            yield slice(place, place + rows), kept
+            place += rows
+        keeping = self._limit > 0
+        for start, table in self._chunks.read(place):
+            try:
+                part = self._linearized(table)
+            except InvalidInputError as error:
+                raise located(error, start) from None
+            rows = table_rows(table)
+            keeping = keeping and held_bytes(part) <= self._limit
+            if keeping:
+                self._kept.append((rows, part))
+                self._limit -= held_bytes(part)
+            yield slice(start, start + rows), part
+
+    def _retried(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except OUT_OF_MEMORY as error:
+            if not is_out_of_memory(error):
+                raise
+            self._kept, self._limit = [], 0
+        return self._chunks.retried(work)
+
+    def _sum(self, of_chunk: Callable[[slice, Linearization], Tensor]) -> Tensor:
+        def work() -> Tensor:
+            total: Tensor | None = None
+            for rows, part in self._each():
+                value = of_chunk(rows, part)
+                total = value.clone() if total is None else total.add_(value)
+            assert total is not None
+            return total
+
+        return self._retried(work)
+
+    @cached_property
+    def outputs(self) -> Tensor:
+        return self._retried(
+            lambda: joined((part.outputs for _, part in self._each()), len(self._source))
+        )
+
+    def jvp(self, direction: Tensor) -> Tensor:
+        return self._retried(
+            lambda: joined((part.jvp(direction) for _, part in self._each()), len(self._source))
+        )
+
+    def vjp(self, weights: Tensor) -> Tensor:
+        return self._sum(lambda rows, part: part.vjp(weights[rows]))
+
+    def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
+        def of_chunk(rows: slice, part: Linearization) -> Tensor:
+            def shifted(moved: Tensor, some: slice) -> Tensor:
+                return middle(moved, slice(rows.start + some.start, rows.start + some.stop))
+
+            return part.sandwich(direction, shifted)
+
+        return self._sum(of_chunk)
+
+    def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
+        return self._sum(lambda rows, part: part.second_order(weights[rows], direction))
+
+    def _linearized(self, table: Any, *, keep: bool = False) -> Linearization:
+        part = self._model.linearize(table, keep=keep)
+        return part if self._by is None else part.moved(self._by)
+
+    def rows(self, index: Tensor) -> Tensor:
+        part = self._linearized(self._source.take(index))
+        return part.rows(torch.arange(len(index), device=index.device))
+
+    def restrict(self, index: Tensor) -> Linearization:
+        return self._linearized(self._source.take(index), keep=True)
+
+    def moved(self, by: Tensor) -> StreamedLinearization:
+        total = by if self._by is None else self._by + by
+        return StreamedLinearization(self._model, self._source, self._whole_limit, total)
+
+    def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
+        """``J^T u`` over each piece of the rows alone, ``(D, K)``, all in one pass."""
+        piece_of = torch.full((len(self._source),), -1, dtype=torch.int16, device=weights.device)
+        for number, index in enumerate(pieces):
+            piece_of[index] = number
+
+        def work() -> Tensor:
+            totals = [torch.zeros_like(self._model.theta) for _ in pieces]
+            for start, table in self._chunks.read():
+                here = piece_of[start : start + table_rows(table)]
+                chosen = torch.nonzero(here >= 0)[:, 0]
+                if len(chosen) == 0:
+                    continue
+                order = chosen[torch.argsort(here[chosen], stable=True)]
+                part = self._linearized(part_of_table(table, order.cpu().numpy()))
+                numbers, counts = torch.unique_consecutive(here[order], return_counts=True)
+                self._add_pieces(totals, part, weights[start + order], numbers, counts)
+            return torch.stack(totals, 1)
+
+        return self._retried(work)
+
+    @staticmethod
+    def _add_pieces(
+        totals: list[Tensor], part: Linearization, weights: Tensor, numbers: Tensor, counts: Tensor
+    ) -> None:
+        first = 0
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            index = torch.arange(first, first + count, device=weights.device)
+            totals[number] += part.restrict(index).vjp(weights[index])
+            first += count
+
+
+class StreamedEvaluator:
+    """The outputs of many edits on a source."""
+
+    def __init__(self, model: Editable, source: Source) -> None:
+        self._model, self._chunks = model, Chunks(source)
+
+    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
+        def work() -> Tensor:
+            rows = len(self._chunks.source)
+            parts = (z.transpose(0, 1) for _, z in self.pieces(direction, scales))
+            return joined(parts, rows).transpose(0, 1)
+
+        return self._chunks.retried(work)
+
+    def pieces(self, direction: Tensor, scales: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """``z(theta + c d)`` of one chunk after the other, with the rows it holds."""
+        for start, table in self._chunks.read():
+            z = self._model.evaluator(table).along(direction, scales)
+            yield slice(start, start + z.shape[1]), z
+
+
+def located(error: InvalidInputError, start: int) -> InvalidInputError:
+    return InvalidInputError(f"{error} (Rows here are counted from row {start} of the source.)")
+
+
+def held_bytes(part: Any) -> int:
+    """How many bytes a linearised chunk keeps alive: its rows, or its table of leaves."""
+    rows = getattr(part, "_X", None)
+    jacobian = getattr(part, "jacobian", None)
+    if jacobian is not None:
+        rows = getattr(jacobian, "table", getattr(jacobian, "X", None))
+    if rows is None:
+        return 2**62  # not known: then it is not kept
+    parts = rows.values() if isinstance(rows, dict) else rows if isinstance(rows, tuple) else [rows]
+    return sum(_bytes(part) for part in parts)
+
+
+def _bytes(part: Any) -> int:
+    if hasattr(part, "tocsr"):  # the values, and as much again for their places
+        return 2 * int(part.data.nbytes)
+    return int(part.numel() * part.element_size())

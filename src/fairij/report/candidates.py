@@ -1,0 +1,104 @@
+"""The candidates that the page lets a reader choose among, with each group's rates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fairij.mitigator import FairIJ
+from fairij.report.words import LABELS, plain
+
+MOST_POINTS = 500
+MOST_NUMBERS = 60_000
+SETTINGS = ("k", "scale", "damping")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Candidates from the smallest gap to the largest."""
+
+    table: pd.DataFrame  # rows of candidates_, with their place in it as the index
+    performance: str  # the column on the vertical axis
+    groups: list[str]
+    rates: list[str]  # as in the audit
+    of_group: NDArray[np.float64]  # (rows, groups, rates)
+    left_out: int
+
+    def for_script(self, chosen: int) -> dict[str, Any]:
+        """What the page's script needs: lists of numbers, and text that it sets as text."""
+        level = [
+            name for name in ("accuracy", "balanced_accuracy", "r2") if name in self.table.columns
+        ]
+        names = [name for name in (*SETTINGS, "gap", *level) if name in self.table.columns]
+        return {
+            "names": [LABELS.get(name, name) for name in names],
+            "figures": [[_short(v) for v in row] for row in self.table[names].to_numpy()],
+            "pareto": [int(flag) for flag in self.table["pareto"]],
+            "gap": names.index("gap"),
+            "performance": names.index(self.performance),
+            "before": self.place(0),
+            "chosen": self.place(chosen),
+            "groups": self.groups,
+            "rates": [plain(name) for name in self.rates],
+            "of_group": [[[_short(v) for v in g] for g in row] for row in self.of_group],
+        }
+
+    def place(self, candidate: int) -> int:
+        """Where a row of ``candidates_`` stands here."""
+        return int(np.flatnonzero(self.table.index == candidate)[0])
+
+
+def shown_candidates(fitted: FairIJ) -> Shown:
+    """The front, the unedited model, the chosen edit, and an even share of the rest."""
+    table = fitted.candidates_.reset_index(drop=True)
+    performance = "accuracy" if fitted.loss_.is_classification else "r2"
+    drawable = np.isfinite(table["gap"]) & np.isfinite(table[performance])
+    groups = [str(name) for name in fitted.before_.by_group.index]
+    rates = _rates(fitted, table, groups)
+    wide = max(1, len(groups) * len(rates))
+    most = int(np.clip(MOST_NUMBERS // wide, 20, MOST_POINTS))
+    keep = _thinned(table[drawable], [0, fitted.chosen_], most)
+    some = table.loc[keep].sort_values(["gap", performance], kind="stable")
+    of_group = np.stack(
+        [some[[f"{rate}[{group}]" for rate in rates]].to_numpy(np.float64) for group in groups], 1
+    )
+    names = [_named(rate, fitted) for rate in rates]
+    return Shown(some, performance, groups, names, of_group, len(table) - len(some))
+
+
+def _rates(fitted: FairIJ, table: pd.DataFrame, groups: list[str]) -> list[str]:
+    """Which rates the candidates have for every group."""
+    kinds = ["selection_rate", "true_positive_rate", "false_positive_rate"]
+    if not fitted.loss_.is_classification:
+        kinds = ["mean_prediction", "mean_error"]
+    elif len(fitted.classes_) > 2:
+        kinds = [f"{kind}[{place}]" for kind in kinds for place in range(len(fitted.classes_))]
+    return [kind for kind in kinds if all(f"{kind}[{group}]" in table for group in groups)]
+
+
+def _named(rate: str, fitted: FairIJ) -> str:
+    """Candidates number the classes; a reader wants their names."""
+    kind, bracket, place = rate.partition("[")
+    return f"{kind}[{fitted.classes_[int(place[:-1])]}]" if bracket else kind
+
+
+def _thinned(table: pd.DataFrame, always: list[int], most: int) -> list[int]:
+    first = dict.fromkeys(always)
+    first |= dict.fromkeys(table.index[table["pareto"]])
+    front = list(first)
+    if len(front) > most:  # a long front is thinned as well, evenly along the gap
+        along = table.loc[table.index.isin(front)].sort_values("gap").index
+        front = [*always, *along[np.linspace(0, len(along) - 1, most - 2).round().astype(int)]]
+    rest = table.index.difference(front)
+    room = min(most - len(front), len(rest))
+    if room > 0:
+        front += list(rest[np.linspace(0, len(rest) - 1, room).round().astype(int)])
+    return [int(place) for place in dict.fromkeys(front)]
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.6g}") if np.isfinite(value) else None

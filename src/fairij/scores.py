@@ -1,0 +1,158 @@
+"""Scores of rows that never have to be in memory: written as they come, the highest kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fairij.errors import InvalidInputError
+from fairij.fairness import arrays
+from fairij.influence import inner
+from fairij.labels import encode_classes
+from fairij.mitigator import FairIJ
+from fairij.models.rows import n_rows
+from fairij.models.sources import ArraySource, Source, as_source, named_column
+from fairij.models.streamed import Chunks, located
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class TopRows:
+    """The k highest scores among all that were shown so far; of equals, the first shown."""
+
+    k: int
+    scores: Array = field(default_factory=lambda: np.empty(0))  # descending
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def show(self, scores: Array, start: int) -> None:
+        """Some more scores, of the rows from ``start`` on."""
+        rows = np.arange(start, start + len(scores))
+        if len(self.scores) == self.k and self.k:  # most rows cannot come in
+            able = scores > self.scores[-1]
+            scores, rows = scores[able], rows[able]
+        scores, rows = np.concatenate([self.scores, scores]), np.concatenate([self.rows, rows])
+        best = np.argsort(-scores, kind="stable")[: self.k]
+        self.scores, self.rows = scores[best], rows[best]
+
+
+def stream_influence(
+    fair: FairIJ,
+    X: Any,
+    y: Any,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    top: int = 0,
+    overwrite: bool = False,
+) -> TopRows:
+    """Score rows chunk by chunk with a fitted `FairIJ`: ``-(J r) l'(z) / N``, as `influence_`.
+
+    ``out`` is a ``.npy`` or ``.parquet`` file that appears once all scores are in it. Memory holds
+    one chunk, the labels and the ``top`` highest scores.
+    """
+    source = as_source(X)
+    source = source if isinstance(source, Source) else ArraySource(np.asarray(source))
+    truth = arrays.vector("y", named_column(source, y))
+    arrays.check_rows("y", truth, n_rows(source))
+    best = TopRows(top)
+    if out is None:
+        for start, scores in _scores(fair, source, truth):
+            best.show(scores, start)
+        return best
+    target = Path(out)
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
+    with score_file(target, len(source)) as writer:
+        for start, scores in _scores(fair, source, truth):
+            best.show(scores, start)
+            writer.write(scores)
+    return best
+
+
+def _scores(fair: FairIJ, source: Source, truth: NDArray[Any]) -> Iterator[tuple[int, Array]]:
+    editable = fair.editable()
+    loss, rows = fair.loss_, int(fair.diagnostics_["n_train"])
+    assert fair.direction_ is not None
+    direction = fair.direction_.to(editable.theta)
+    for start, table in Chunks(source).read():
+        try:
+            part = editable.linearize(table, keep=False)
+        except InvalidInputError as error:
+            raise located(error, start) from None
+        z = part.outputs
+        labels = truth[start : start + len(z)]
+        if loss.is_classification:
+            labels = encode_classes("y", labels, fair.classes_)
+        slope = loss.slope(z, torch.as_tensor(labels, dtype=z.dtype, device=z.device))
+        yield start, -inner(slope, part.jvp(direction)).double().cpu().numpy() / rows
+
+
+class ScoreWriter(Protocol):
+    def write(self, scores: Array) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Numpy:
+    def __init__(self, path: Path, rows: int) -> None:
+        self._file = np.lib.format.open_memmap(path, "w+", np.float64, (rows,))
+        self._place = 0
+
+    def write(self, scores: Array) -> None:
+        self._file[self._place : self._place + len(scores)] = scores
+        self._place += len(scores)
+
+    def close(self) -> None:
+        self._file.flush()
+
+
+class _Parquet:
+    def __init__(self, path: Path, rows: int) -> None:
+        pyarrow: Any = import_module("pyarrow")
+        parquet: Any = import_module("pyarrow.parquet")
+        self._table = pyarrow.table
+        schema = pyarrow.schema([("row", pyarrow.int64()), ("influence", pyarrow.float64())])
+        self._file = parquet.ParquetWriter(path, schema)
+        self._place = 0
+
+    def write(self, scores: Array) -> None:
+        rows = np.arange(self._place, self._place + len(scores))
+        self._file.write_table(self._table({"row": rows, "influence": scores}))
+        self._place += len(scores)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+WRITERS: dict[str, Callable[[Path, int], ScoreWriter]] = {".npy": _Numpy, ".parquet": _Parquet}
+
+
+@contextmanager
+def score_file(target: Path, rows: int) -> Iterator[ScoreWriter]:
+    """A file of scores in order; it takes its name once it is whole."""
+    if target.suffix not in WRITERS:
+        raise InvalidInputError(
+            f"`out` must end in one of {', '.join(WRITERS)}, got {target.name!r}."
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
+    try:
+        writer = WRITERS[target.suffix](temporary, rows)
+        yield writer
+        writer.close()
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

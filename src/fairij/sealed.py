@@ -1,0 +1,70 @@
+"""Files that say of themselves whether they are whole: safetensors, sealed by a hash of all bytes.
+
+Nothing is unpickled. The sizes and the header are checked before the tensors are read, and a file
+appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import uuid4
+
+from safetensors.torch import load as from_safetensors
+from safetensors.torch import save as to_safetensors
+from torch import Tensor
+
+UNSEALED = "0" * 64
+LARGEST_HEADER = 2**26
+LARGEST_FILE = 2**38
+
+
+def write_sealed(target: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
+    """Write tensors with a header of text."""
+    content = to_safetensors(dict(tensors), {**header, "sha256": UNSEALED})
+    digest = hashlib.sha256(content).hexdigest()
+    write_whole(target, content.replace(_seal(UNSEALED), _seal(digest), 1))
+
+
+def read_sealed(path: Path, form: str) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Header and tensors; ValueError, KeyError or SafetensorError where the file is not whole."""
+    size = path.stat().st_size
+    if size > LARGEST_FILE:
+        raise ValueError(f"it has {size} bytes, more than the {LARGEST_FILE} that are allowed")
+    with path.open("rb") as file:
+        length = file.read(8)
+        if int.from_bytes(length, "little") > min(LARGEST_HEADER, size):
+            raise ValueError("its header is longer than the file or than is allowed")
+        start = file.read(int.from_bytes(length, "little"))
+        header = json.loads(start)["__metadata__"]
+        if not isinstance(header, dict):
+            raise ValueError("its header is not a table")
+        if header["format"] != form:
+            raise ValueError(f"its format is {header['format']!r}, not {form!r}")
+        content = length + start + file.read()
+    unsealed = content.replace(_seal(header["sha256"]), _seal(UNSEALED), 1)
+    if hashlib.sha256(unsealed).hexdigest() != header["sha256"]:
+        raise ValueError("its bytes have changed since it was saved")
+    return header, from_safetensors(content)
+
+
+def write_whole(target: Path, content: bytes) -> None:
+    """Write to a temporary file beside the target, then rename: never half a file."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _seal(digest: str) -> bytes:
+    return f'"sha256":"{digest}"'.encode()

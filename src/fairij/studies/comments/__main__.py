@@ -1,0 +1,38 @@
+"""`python -m fairij.studies.comments`: prepare the data, or run a part of the study on a device."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fairij.studies.comments import make_study, prepare
+from fairij.studies.driver import Unit, run_study
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("work", choices=["prepare", "run"])
+    parser.add_argument("--prepared", type=Path, default=Path("build/comments"))
+    parser.add_argument("--out", type=Path, default=Path("studies/comments"))
+    parser.add_argument("--only", nargs="*", default=[], help="field=value of the units' keys")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--quick", action="store_true")
+    asked = parser.parse_args()
+    if asked.work == "prepare":
+        prepare(asked.prepared)
+        return
+    wanted = [part.split("=", 1) for part in asked.only]
+
+    def only(unit: Unit) -> bool:
+        fields = {name for name, _ in wanted}
+        return all(
+            str(unit.key.get(field)) in [value for name, value in wanted if name == field]
+            for field in fields
+        )
+
+    study = make_study(prepared=asked.prepared)
+    run_study(study, asked.out, quick=asked.quick, processes=asked.processes, only=only)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""README.md and the figure of the comments study, from the records alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from fairij.datasets._files import write_atomically
+from fairij.studies.comments.tables import (
+    TITLES,
+    agreement_lines,
+    cost_lines,
+    model_table,
+    rate_table,
+    shortfall,
+)
+
+FIGURE = "trade-off.svg"
+RUN = ("encoder", "model", "identity", "seed", "method", "constraint", "strength", "rule")
+HEADING = """# Comments: toxicity classifiers on frozen language models
+
+Balanced accuracy (BA, in percent) and the gap on test comments; mean ± deviation over seeds.
+Each block of two columns is one method run for one gap: EO, the gap of true positive rates plus
+that of false positive rates, and DP, the gap of the shares called toxic.
+
+**What is used.** Comments: 184,354 from Wikipedia talk pages and Twitter with people's labels,
+`fetch_wikipedia_comments`; *not* CivilComments, which has to be given by hand
+(`fetch_civil_comments`). Groups: comments that mention an identity, by a list of terms, and the
+rest. Split: 50/25/25, fixed by a hash of the text; seeds change the training alone, so the
+deviations leave out the sampling of test comments. Encoder: all-MiniLM-L6-v2 (a BERT of 6 layers
+by 384, stored in half precision), frozen, its last layer averaged; *not* bert-base-uncased.
+
+**Fair-IJ** takes the smallest gap on validation comments among edits that lose at most 0.005 of
+balanced accuracy there ("budget"), and by the paper's rule the smallest gap whatever it costs
+("lowest gap"; for NC and EO or DP that is a model that calls nothing toxic). "Both gaps" weighs
+the two gaps of EO so as to close them together. GapReg and HGR need the group of all training
+comments; Fair-IJ needs it on validation comments alone. Only the epoch of best validation loss
+(with the penalty, where there is one) is kept.
+"""
+MADE_UP = """
+*These are records of the quick form: made-up comments and random encoders. They say that the study
+runs, and nothing else.*
+"""
+COMMANDS = """
+## Run it again
+```
+python -m fairij.studies.comments prepare                          # fetches and tokenises, once
+python -m fairij.studies.comments run --only model=LC --processes 2   # two cores are enough
+python -m fairij.studies.comments run                              # everything, one GPU
+fairij reproduce comments --quick                                  # made-up comments, on a CPU
+```
+A run goes on where it stopped. This page and the figure are drawn from `results.jsonl` alone.
+"""
+
+
+def draw(records: pd.DataFrame, folder: Path) -> None:
+    """Write README.md and the figure into ``folder``."""
+    results = records.reindex(columns=[*records.columns.union(RUN)])
+    results = results[results["constraint"].notna()].drop_duplicates(list(RUN), keep="last")
+    parts = [HEADING, MADE_UP if bool(records["quick"].any()) else ""]
+    if len(results):
+        figure = trade_off(results)
+        if figure is not None:
+            figure.save(str(folder / FIGURE))
+            parts.append(f"![Balanced accuracy against each gap]({FIGURE})\n")
+        for (encoder, identity), block in results.groupby(["encoder", "identity"], sort=False):
+            title = TITLES.get(str(encoder), str(encoder))
+            parts.append(f"## {title}, comments that mention “{identity}”\n")
+            parts.append(model_table(block))
+            parts.append(rate_table(block))
+    parts += [cost_lines(records), agreement_lines(records), shortfall(records), COMMANDS]
+    text = "\n".join(part for part in parts if part)
+    write_atomically(folder / "README.md", (text.rstrip() + "\n").encode())
+
+
+def trade_off(results: pd.DataFrame) -> Any:
+    """Balanced accuracy against the gap, one point a method and model, for the first identity."""
+    shown = results[results["identity"] == results["identity"].iloc[0]]
+    frame = pd.DataFrame(
+        {
+            "gap": [row[row["constraint"]] for _, row in shown.iterrows()],
+            "balanced": shown["balanced_accuracy"].to_numpy(),
+            "method": shown["method"].to_numpy(),
+            "model": shown["model"].to_numpy(),
+            "kind": shown["constraint"].str.replace("_", " ").to_numpy(),
+        }
+    )
+    frame = frame[frame["balanced"] > 0.6]  # those that call nothing toxic are in the tables
+    if frame.empty:
+        return None
+    means = frame.groupby(["kind", "model", "method"], as_index=False).mean(numeric_only=True)
+    points = (
+        alt.Chart(means)
+        .mark_point(filled=True, size=70)
+        .encode(
+            x=alt.X("gap:Q", title="gap on test comments"),
+            y=alt.Y("balanced:Q", title="balanced accuracy", scale=alt.Scale(zero=False)),
+            color=alt.Color("method:N", title="method"),
+            shape=alt.Shape("model:N", title="model"),
+        )
+        .properties(width=280, height=260)
+    )
+    return points.facet(column=alt.Column("kind:N", title=None)).resolve_scale(x="independent")

@@ -1,0 +1,1 @@
+"""The paper's tabular study, the same for every table: methods, trade-offs, figures and claims."""

@@ -1,0 +1,120 @@
+"""The methods compared, each with its sweep: a method is one line of a table.
+
+Those that train the network are swept over as many strengths each; the exact end, strength 0, is
+the base model itself, since all of them train as it was trained. Sweeps were laid out by what they
+reach on validation rows of seed 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairij.baselines import BASELINES
+from fairij.search import SEARCHES
+from fairij.studies.tabular.trial import CONSTRAINTS
+
+Sweeps = dict[str, tuple[float, ...]]
+
+
+def _every(*sweep: float) -> Sweeps:
+    return dict.fromkeys(CONSTRAINTS, sweep)
+
+
+TOLERANCES = _every(1.0, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.0)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A baseline as it is run here.
+
+    Parameters
+    ----------
+    label : its name in records and figures
+    baseline : its name in `fairij.baselines.BASELINES`
+    sweeps : values of its trade-off's parameter by constraint; none where it has no trade-off
+    trains : whether it trains the network for as many epochs as the base model
+    on_edit : the name of its form on top of the edited model, if it has one here
+    frozen_features : whether a logistic regression on the base model's hidden layer is its learner
+    """
+
+    label: str
+    baseline: str
+    sweeps: Sweeps = field(default_factory=dict)
+    trains: bool = False
+    on_edit: str | None = None
+    frozen_features: bool = False
+
+    @property
+    def face(self) -> Any:
+        return BASELINES[self.baseline]
+
+    @property
+    def parameter(self) -> str | None:
+        return None if self.face.trade_off is None else str(self.face.trade_off.parameter)
+
+
+STRENGTHS: dict[str, Sweeps] = {
+    "gapreg": {
+        "demographic_parity": (0.1, 0.2, 0.35, 0.5),
+        "equalized_odds": (0.2, 0.5, 1.0, 2.0),
+        "equal_opportunity": (0.2, 0.5, 1.0, 2.0),
+    },
+    "fairmixup": {
+        "demographic_parity": (0.1, 0.25, 0.5, 10.0),
+        "equalized_odds": (0.25, 0.5, 1.0, 2.0),
+        "equal_opportunity": (0.25, 0.5, 1.0, 2.0),
+    },
+    "hgr": {
+        "demographic_parity": (0.5, 1.5, 5.0, 15.0),
+        "equalized_odds": (0.5, 1.0, 2.0, 5.0),
+        "equal_opportunity": (0.5, 1.0, 2.0, 5.0),
+    },
+}
+COMPARED: dict[str, Compared] = {
+    method.label: method
+    for method in (
+        Compared("GapReg", "gapreg", STRENGTHS["gapreg"], trains=True, on_edit="GapReg-IJ"),
+        Compared(
+            "FairMixup", "fairmixup", STRENGTHS["fairmixup"], trains=True, on_edit="FairMixup-IJ"
+        ),
+        Compared("HGR", "hgr", STRENGTHS["hgr"], trains=True, on_edit="HGR-IJ"),
+        Compared(
+            "ExponentiatedGradient",
+            "exponentiated_gradient",
+            _every(0.5, 0.1, 0.03, 0.01, 0.001),
+            frozen_features=True,
+        ),
+        Compared("FST", "fst", TOLERANCES, on_edit="FST-IJ"),
+        Compared("LinearPost", "linear_post", TOLERANCES),
+        Compared("HPS", "hps", on_edit="HPS-IJ"),
+        Compared("RelaxedThresholds", "relaxed_thresholds", TOLERANCES),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Edited:
+    """A form of Fair-IJ: what `FairIJ` is called with for each constraint that it is run for.
+
+    one_table : whether all budgets pick from one table of candidates, and not by a fit each
+    """
+
+    label: str
+    surrogates: dict[str, str]
+    settings: dict[str, Any] = field(default_factory=dict)
+    one_table: bool = True
+
+
+PLAIN = {name: name for name in CONSTRAINTS}
+FAIR_IJ = "Fair-IJ"
+EDITED: dict[str, Edited] = {
+    form.label: form
+    for form in (
+        Edited(FAIR_IJ, PLAIN),
+        Edited("Fair-IJ balanced", {"equalized_odds": "equalized_odds_balanced"}),
+        Edited("Fair-IJ printed", PLAIN, {"solver": "printed_woodfisher", "dampings": (1e-2,)}),
+        Edited("Fair-IJ path", PLAIN, {"search": "path"}, one_table=False),
+    )
+    if form.settings.get("search", "grid") in SEARCHES
+}

@@ -1,0 +1,199 @@
+"""What each method's unit does and records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from fairij.baselines import Predictor, Recipe, make_baseline
+from fairij.datasets import Split, Splits
+from fairij.selection import AccuracyBudget
+from fairij.studies.tabular.config import Effort, Table
+from fairij.studies.tabular.editing import (
+    BUDGETS,
+    SLACK,
+    Pick,
+    Searched,
+    edited_models,
+    fitted,
+    search,
+)
+from fairij.studies.tabular.methods import COMPARED, EDITED, FAIR_IJ, Compared, Edited
+from fairij.studies.tabular.stopwatch import Stopwatch
+from fairij.studies.tabular.trial import Trial, load_trial
+
+Record = dict[str, Any]
+TRADE_OFF = "trade_off"
+Edit = tuple[float, nn.Module, Record]  # the accuracy budget, the edited model, what was chosen
+
+
+def base_records(table: Table, effort: Effort, seed: int) -> list[Record]:
+    trial = load_trial(table, effort, seed)
+    nature = {"needs_group": False, "refits": False, "randomised": False}
+    measured = trial.measured(trial.as_predictor(trial.model))
+    return [trial.record("ERM") | {"kind": TRADE_OFF} | nature | measured]
+
+
+def baseline_records(
+    table: Table, effort: Effort, seed: int, constraint: str, label: str
+) -> list[Record]:
+    """A baseline at every value of its sweep, on the base model."""
+    trial, method = load_trial(table, effort, seed), COMPARED[label]
+    if method.frozen_features:
+        trial = _on_hidden_layer(trial)
+    task = Task(trial, method, label, constraint, seed)
+    if not method.trains:
+        return task.swept(effort, trial.model, None)
+    recipe = Recipe(epochs=effort.epochs, checkpoint="objective")
+    # no penalty leaves the training that gave the base model
+    unpenalised = task.measured(0.0, trial.as_predictor(trial.model)) | Stopwatch().reading
+    return [unpenalised, *task.swept(effort, trial.model, recipe)]
+
+
+def fair_ij_records(table: Table, effort: Effort, seed: int, constraint: str) -> list[Record]:
+    """Fair-IJ at every accuracy budget, and baselines on top of one of its edits.
+
+    That edit is the most accurate of those with nearly the lowest gap. Baselines that train are
+    fine-tuned from it, the others are given its scores.
+    """
+    trial = load_trial(table, effort, seed)
+    with Stopwatch() as watch:
+        searched = search(trial, constraints=EDITED[FAIR_IJ].surrogates[constraint])
+        edits = _edits(trial, searched, searched.picks(effort.thinned(BUDGETS)))
+    records = _edit_records(trial, FAIR_IJ, constraint, edits, watch)
+    ((_, edited, _),) = _edits(trial, searched, [searched.lowest(SLACK)])
+    tuning = Recipe(start="model", epochs=effort.tuning_epochs, checkpoint="objective")
+    for method in COMPARED.values():
+        if method.on_edit is not None:
+            task = Task(trial, method, method.on_edit, constraint, seed)
+            records += task.swept(effort, edited, tuning if method.trains else None)
+    return records
+
+
+def editing_records(
+    table: Table, effort: Effort, seed: int, constraint: str, label: str
+) -> list[Record]:
+    """Another form of Fair-IJ at every accuracy budget."""
+    trial, form = load_trial(table, effort, seed), EDITED[label]
+    with Stopwatch() as watch:
+        edits = (_one_table if form.one_table else _fit_each)(
+            trial, form, constraint, effort.thinned(BUDGETS)
+        )
+    return _edit_records(trial, label, constraint, edits, watch)
+
+
+def _edit_records(
+    trial: Trial, label: str, constraint: str, edits: Sequence[Edit], watch: Stopwatch
+) -> list[Record]:
+    return [
+        trial.record(label, constraint=constraint, parameter="accuracy budget", value=budget)
+        | {"kind": TRADE_OFF, "needs_group": False, "refits": False, "randomised": False}
+        | watch.reading  # of all budgets together
+        | details
+        | trial.measured(trial.as_predictor(model))
+        for budget, model, details in edits
+    ]
+
+
+def _one_table(trial: Trial, form: Edited, constraint: str, budgets: Sequence[float]) -> list[Edit]:
+    searched = search(trial, constraints=form.surrogates[constraint], **form.settings)
+    return _edits(trial, searched, searched.picks(budgets))
+
+
+def _edits(trial: Trial, searched: Searched, picks: Sequence[Pick]) -> list[Edit]:
+    tried = {"candidates": len(searched.candidates)}
+    return [
+        (pick.budget, model, tried | {"k": pick.k, "scale": pick.scale, "damping": pick.damping})
+        for pick, model in zip(picks, edited_models(trial, searched, picks), strict=True)
+    ]
+
+
+def _fit_each(trial: Trial, form: Edited, constraint: str, budgets: Sequence[float]) -> list[Edit]:
+    fits = [
+        fitted(
+            trial,
+            constraints=form.surrogates[constraint],
+            selection=AccuracyBudget(budget),
+            **form.settings,
+        )
+        for budget in budgets
+    ]
+    return [
+        (budget, fit.estimator_, {"candidates": len(fit.candidates_)})
+        for budget, fit in zip(budgets, fits, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One baseline, by the name that it has in records, for one constraint of a trial."""
+
+    trial: Trial
+    method: Compared
+    label: str
+    constraint: str
+    seed: int
+
+    def swept(self, effort: Effort, model: nn.Module, recipe: Recipe | None) -> list[Record]:
+        """Fit and measure it at every value of its sweep."""
+        settings: dict[str, Any] = {} if recipe is None else {"recipe": recipe}
+        if self.method.frozen_features:
+            settings["estimator"] = LogisticRegression(max_iter=200)
+        sweep = effort.thinned(self.method.sweeps.get(self.constraint, ()))
+        records = []
+        for value in sweep or (None,):
+            baseline = make_baseline(
+                self.method.baseline,
+                constraint=self.constraint,
+                value=value,
+                seed=self.seed,
+                **settings,
+            )
+            with Stopwatch() as watch:
+                predictor = baseline.fit(
+                    model, self.trial.splits.train, self.trial.splits.validation
+                )
+            records.append(self.measured(value, predictor) | watch.reading)
+        return records
+
+    def measured(self, value: float | None, predictor: Predictor) -> Record:
+        face, trial = self.method.face, self.trial
+        on_features = self.method.frozen_features
+        return (
+            trial.record(
+                self.label,
+                constraint=self.constraint,
+                parameter=self.method.parameter,
+                value=value,
+            )
+            | {
+                "kind": TRADE_OFF,
+                "needs_group": face.needs_group_at_test,
+                "refits": face.refits,
+                "randomised": face.randomised,
+                "learner": "logistic regression on the hidden layer" if on_features else "network",
+            }
+            | trial.measured(predictor)
+        )
+
+
+def _on_hidden_layer(trial: Trial) -> Trial:
+    """The same rows as the base model's hidden layer sees them."""
+    if not isinstance(trial.model, nn.Sequential):
+        raise TypeError(f"The base model must be a Sequential, got {type(trial.model).__name__}.")
+    below = trial.model[:-1]
+
+    def seen(part: Split) -> Split:
+        with torch.no_grad():
+            return Split(below(torch.from_numpy(part.X)).numpy(), part.y, part.s)
+
+    old = trial.splits
+    splits: Splits = replace(
+        old, train=seen(old.train), validation=seen(old.validation), test=seen(old.test)
+    )
+    return replace(trial, splits=splits, model=trial.model[-1])

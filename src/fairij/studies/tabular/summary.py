@@ -1,0 +1,109 @@
+"""From records to the numbers that figures, tables and verdicts need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fairij.studies.tabular.methods import COMPARED, EDITED
+from fairij.studies.tabular.trial import CONSTRAINTS
+
+Array = NDArray[np.float64]
+WITHIN = 0.02  # of the base model's accuracy on validation rows
+RULES = {f"lowest gap within {WITHIN:g} of accuracy": WITHIN, "lowest gap": 1.0}
+ON_EDIT = {m.label: m.on_edit for m in COMPARED.values() if m.on_edit is not None}
+METHODS = ("ERM", *COMPARED, *EDITED, *ON_EDIT.values())  # in the order of tables
+GAP_NAMES = {
+    "demographic_parity": "demographic parity",
+    "equalized_odds": "equalized odds (sum)",
+    "equal_opportunity": "equal opportunity",
+}
+
+
+def trade_offs(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
+    """Every setting of every method for one constraint, the base model among them."""
+    rows = records[records["kind"] == "trade_off"]
+    rows = rows[(rows["constraint"] == constraint) | (rows["method"] == "ERM")]
+    return rows.assign(
+        gap=rows[f"test_{constraint}"],
+        accuracy=rows["test_accuracy"],
+        validation_gap=rows[f"validation_{constraint}"],
+        value=rows["value"].astype(float).fillna(-1.0),
+    )
+
+
+def methods_in(rows: pd.DataFrame) -> list[str]:
+    return [name for name in METHODS if name in set(rows["method"])]
+
+
+def curves(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
+    """Mean and deviation over seeds at every setting, on test rows."""
+    grouped = trade_offs(records, constraint).groupby(["method", "value"])
+    frame = grouped.agg(
+        gap=("gap", "mean"),
+        accuracy=("accuracy", "mean"),
+        gap_deviation=("gap", "std"),
+        accuracy_deviation=("accuracy", "std"),
+        seeds=("seed", "nunique"),
+        needs_group=("needs_group", "first"),
+    )
+    return frame.reset_index().fillna({"gap_deviation": 0.0, "accuracy_deviation": 0.0})
+
+
+def chosen(records: pd.DataFrame, constraint: str, budget: float) -> pd.DataFrame:
+    """Of each method and seed the setting with the lowest gap on validation rows.
+
+    Only settings that lose at most ``budget`` of the base model's accuracy there are allowed; the
+    base model itself is one of each method's settings.
+    """
+    rows = trade_offs(records, constraint)
+    base = rows[rows["method"] == "ERM"]
+    picks = []
+    for method in methods_in(rows):
+        own = pd.concat([rows[rows["method"] == method], base]).drop_duplicates(
+            ["seed", "method", "value"]
+        )
+        for seed, settings in own.groupby("seed"):
+            level = base.loc[base["seed"] == seed, "validation_accuracy"].iloc[0]
+            allowed = settings[settings["validation_accuracy"] >= level - budget - 1e-9]
+            order = ["validation_gap", "validation_accuracy"]
+            best = allowed.sort_values(order, ascending=[True, False]).iloc[0]
+            picks.append({**best.to_dict(), "method": method})
+    return pd.DataFrame(picks)
+
+
+@dataclass(frozen=True)
+class Front:
+    """The best mean accuracy at every mean gap, along straight lines between settings."""
+
+    gap: Array
+    accuracy: Array
+
+    @classmethod
+    def of(cls, curve: pd.DataFrame, method: str) -> Front:
+        own = curve[curve["method"] == method].sort_values(["gap", "accuracy"])
+        gap, accuracy = own["gap"].to_numpy(), own["accuracy"].to_numpy()
+        better = accuracy > np.concatenate([[-np.inf], np.maximum.accumulate(accuracy)[:-1]])
+        return cls(gap[better], accuracy[better])
+
+    def at(self, gap: Array) -> Array:
+        """Accuracy at these gaps; NaN below the smallest, the best of all above the largest."""
+        found = np.interp(gap, self.gap, self.accuracy)
+        return np.where(gap < self.gap[0] - 1e-12, np.nan, found)
+
+
+def accuracy_at_equal_gap(
+    records: pd.DataFrame, method: str, rival: str, constraint: str
+) -> pd.DataFrame:
+    """How much more accurate ``method`` is than ``rival`` at the rival's own gaps."""
+    curve = curves(records, constraint)
+    own, theirs = Front.of(curve, method), Front.of(curve, rival)
+    return pd.DataFrame({"gap": theirs.gap, "difference": own.at(theirs.gap) - theirs.accuracy})
+
+
+def supported(records: pd.DataFrame) -> dict[str, list[str]]:
+    """The methods that have records, by constraint."""
+    return {name: methods_in(trade_offs(records, name)) for name in CONSTRAINTS}

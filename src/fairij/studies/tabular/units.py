@@ -1,0 +1,59 @@
+"""The units of work of the tabular study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fairij.studies.driver import Scalar, Unit
+from fairij.studies.tabular.config import QUICK, REPORTED_SEEDS, WHOLE, Effort, Table
+from fairij.studies.tabular.methods import COMPARED, EDITED, FAIR_IJ
+from fairij.studies.tabular.refits import REFIT_SEEDS, influence_records, refit_records
+from fairij.studies.tabular.runs import (
+    base_records,
+    baseline_records,
+    editing_records,
+    fair_ij_records,
+)
+from fairij.studies.tabular.trial import CONSTRAINTS
+
+PARITY = "demographic_parity"
+
+
+def study_units(table: Table, quick: bool) -> list[Unit]:
+    """All units, those of a seed together, so that its base model is at hand."""
+    effort = QUICK if quick else WHOLE
+    seeds = REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS
+    return [unit for seed in seeds for unit in _units_of_seed(table, effort, seed)]
+
+
+def _units_of_seed(table: Table, effort: Effort, seed: int) -> list[Unit]:
+    def unit(
+        work: str,
+        function: Callable[..., Sequence[dict[str, Any]]],
+        cost: float,
+        constraint: str | None = None,
+        **arguments: Any,
+    ) -> Unit:
+        key: dict[str, Scalar] = {"seed": seed, "work": work, "constraint": constraint}
+        if "k" in arguments:
+            key["k"] = arguments["k"]
+        if constraint is not None:
+            arguments["constraint"] = constraint
+        return Unit(
+            key, function, {"table": table, "effort": effort, "seed": seed, **arguments}, cost
+        )
+
+    units = [unit("ERM", base_records, 10)]
+    for constraint in CONSTRAINTS:
+        for method in COMPARED.values():
+            cost = 75 if method.trains else 18 if method.frozen_features else 1
+            units.append(unit(method.label, baseline_records, cost, constraint, label=method.label))
+        units.append(unit(FAIR_IJ, fair_ij_records, 35, constraint))
+        for form in EDITED.values():
+            if form.label != FAIR_IJ and constraint in form.surrogates:
+                units.append(unit(form.label, editing_records, 5, constraint, label=form.label))
+    units.append(unit("influence", influence_records, 2, PARITY))
+    if seed in REFIT_SEEDS:
+        units += [unit("refit", refit_records, 12, PARITY, k=k) for k in (0, *effort.dropped)]
+    return units

@@ -1,0 +1,94 @@
+"""The tables of the study of trees: where their rows come from, and how they are parted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from sklearn.utils import Bunch
+
+from fairij.datasets import (
+    Split,
+    Splits,
+    fetch_acs_public_coverage,
+    fetch_adult,
+    fetch_compas,
+    fetch_german_credit,
+    make_splits,
+)
+from fairij.datasets.trials import ADULT_VALIDATION
+
+ADULT, COMPAS, GERMAN = "UCI Adult", "COMPAS", "German credit"
+COVERAGE, COVERAGE_SAMPLE = "ACSPublicCoverage", "ACSPublicCoverage, sample"
+TUNING_TEST = 0.3  # of the training rows, in place of test rows while settings are chosen
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where data files are: the cache, and a parquet file of Coverage (a sample of it)."""
+
+    data_home: str | None = None
+    coverage: str | None = None
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return (ADULT, COMPAS, GERMAN, COVERAGE_SAMPLE if self.coverage else COVERAGE)
+
+
+def _adult(places: Places, include: bool) -> Bunch:
+    return fetch_adult(include_sensitive=include, data_home=places.data_home)
+
+
+def _compas(places: Places, include: bool) -> Bunch:
+    return fetch_compas(include_sensitive=include, data_home=places.data_home)
+
+
+def _german(places: Places, include: bool) -> Bunch:
+    return fetch_german_credit(include_sensitive=include, data_home=places.data_home)
+
+
+def _coverage(places: Places, include: bool) -> Bunch:
+    return fetch_acs_public_coverage(
+        include_sensitive=include, data_home=places.data_home, path=places.coverage
+    )
+
+
+LOADERS: dict[str, Callable[[Places, bool], Bunch]] = {
+    ADULT: _adult,
+    COMPAS: _compas,
+    GERMAN: _german,
+    COVERAGE: _coverage,
+    COVERAGE_SAMPLE: _coverage,
+}
+
+
+@lru_cache(maxsize=2)
+def _bunch(title: str, places: Places, include: bool) -> Bunch:
+    return LOADERS[title](places, include)
+
+
+def source(title: str, places: Places, include: bool) -> str:
+    """The files that were read, each with the beginning of its SHA-256."""
+    hashes = _bunch(title, places, include).sha256
+    return ", ".join(f"{name} {digest[:16]}" for name, digest in hashes.items())
+
+
+@lru_cache(maxsize=2)
+def load_splits(title: str, places: Places, include: bool, seed: int) -> Splits:
+    """Adult with UCI's test set and 33 % of the rest for validation; the others 50/20/30."""
+    bunch = _bunch(title, places, include)
+    if bunch.split is None:
+        return make_splits(bunch, seed, validation=0.2, test=0.3)
+    return make_splits(bunch, seed, validation=ADULT_VALIDATION)
+
+
+def tuning_splits(splits: Splits) -> Splits:
+    """The same rows without the test set: a part of the training rows stands in for it."""
+    train = splits.train
+    cut = len(train) - round(TUNING_TEST * len(train))
+
+    def part(rows: slice) -> Split:
+        return Split(train.X[rows], train.y[rows], train.s[rows])
+
+    return replace(splits, train=part(slice(cut)), test=part(slice(cut, None)))

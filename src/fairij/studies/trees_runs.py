@@ -1,0 +1,196 @@
+"""What each unit of the study of trees does: one base model, one method, all constraints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from sklearn.base import clone
+
+from fairij.baselines import ERM, Predictor, make_baseline
+from fairij.datasets import Split, Splits
+from fairij.mitigator import FairIJ
+from fairij.search import SEARCHES
+from fairij.selection import AccuracyBudget, LowestGap, Selection
+from fairij.studies.tabular.trial import CONSTRAINTS, PARTS, measures
+from fairij.studies.trees_data import Places, load_splits, source, tuning_splits
+from fairij.studies.trees_models import make_model
+
+Record = dict[str, Any]
+ASKED: dict[str, dict[str, Any]] = {  # what Fair-IJ is asked for, and how sharp its surrogate is
+    "demographic_parity": {"constraints": "demographic_parity"},
+    "equalized_odds": {"constraints": "equalized_odds_balanced", "temperature": 3.0},
+    "equal_opportunity": {"constraints": "equal_opportunity"},
+}
+BASE = "ERM"
+FORMS: dict[str, dict[str, Any]] = {"Fair-IJ": {"damping": (1e-2, 3e-2)}}
+if "path" in SEARCHES:
+    FORMS["Fair-IJ path"] = {"search": "path", "damping": (1e-2, 3e-2)}
+BUDGETS = (0.005, 0.01)  # of accuracy on validation rows
+SLACK = 0.005
+RIVALS: dict[str, tuple[str, tuple[float, ...], dict[str, Any]]] = {
+    "LinearPost": ("linear_post", (0.1, 0.05, 0.02, 0.001), {}),
+    "RelaxedThresholds": ("relaxed_thresholds", (0.1, 0.05, 0.02, 0.0), {}),
+    "ExponentiatedGradient": ("exponentiated_gradient", (0.02, 0.005), {"max_iter": 5}),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One base model: the table, the model, whether it sees the group, and the seed."""
+
+    title: str
+    model: str
+    group_is_feature: bool
+    seed: int
+    places: Places
+    rows: int | None = None  # at most so many of each part; None for all
+    tuning: bool = False  # leave the test rows alone: training rows stand in for them
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A case with its splits and its model, trained."""
+
+    case: Case
+    splits: Splits
+    model: Any
+    train_seconds: float
+
+    def record(self, method: str, predictor: Predictor, **said: Any) -> Record:
+        """One record: what it is, and all measures on validation and test rows."""
+        train, validation, test = self.splits
+        measured = {
+            f"{part}_{name}": value
+            for part in PARTS
+            for name, value in measures(predictor, getattr(self.splits, part)).items()
+        }
+        return {
+            "data": self.case.title,
+            "data_source": source(self.case.title, self.case.places, self.case.group_is_feature),
+            "n_train": len(train),
+            "n_validation": len(validation),
+            "n_test": len(test),
+            "sensitive": self.splits.sensitive,
+            "group_is_feature": self.case.group_is_feature,
+            "model": self.case.model,
+            "method": method,
+            "train_seconds": self.train_seconds,
+            **said,
+            **measured,
+        }
+
+    def as_predictor(self, model: Any) -> Predictor:
+        return ERM().fit(model, self.splits.train, self.splits.validation)
+
+
+@lru_cache(maxsize=2)  # the units of a case follow each other
+def fitted(case: Case) -> Fitted:
+    splits = load_splits(case.title, case.places, case.group_is_feature, case.seed)
+    if case.tuning:
+        splits = tuning_splits(splits)
+    if case.rows is not None:
+        train, validation, test = (_head(part, case.rows) for part in splits)
+        splits = replace(splits, train=train, validation=validation, test=test)
+    model = make_model(case.model, case.title)
+    start = time.perf_counter()
+    model.fit(splits.train.X, splits.train.y)
+    return Fitted(case, splits, model, time.perf_counter() - start)
+
+
+def base_records(case: Case) -> list[Record]:
+    base = fitted(case)
+    nature = {"needs_group": False, "refits": False, "randomised": False}
+    said = {"constraint": None, "parameter": None, "value": None, "seconds": base.train_seconds}
+    return [base.record(BASE, base.as_predictor(base.model), **said, **nature)]
+
+
+def edit_records(case: Case, form: str, budgets: Sequence[float]) -> list[Record]:
+    """Fair-IJ at every accuracy budget, and at the lowest gap give or take a little."""
+    base, records = fitted(case), []
+    rules: list[tuple[str, float, Selection]] = [
+        ("accuracy budget", budget, AccuracyBudget(budget)) for budget in budgets
+    ]
+    rules.append(("slack", SLACK, LowestGap(slack=SLACK)))
+    for constraint in CONSTRAINTS:
+        for parameter, value, rule in rules:
+            start = time.perf_counter()
+            fair = edit(base, constraint, selection=rule, **FORMS[form])
+            seconds = time.perf_counter() - start
+            records.append(
+                base.record(
+                    form,
+                    base.as_predictor(fair.estimator_),
+                    constraint=constraint,
+                    parameter=parameter,
+                    value=value,
+                    seconds=seconds,
+                    needs_group=False,
+                    refits=False,
+                    randomised=False,
+                    **_facts(fair),
+                )
+            )
+    return records
+
+
+def edit(base: Fitted, constraint: str, **settings: Any) -> FairIJ:
+    train, validation, _ = base.splits
+    return FairIJ(base.model, verbose=False, **(ASKED[constraint] | settings)).fit(
+        train.X,
+        train.y,
+        X_val=validation.X,
+        y_val=validation.y,
+        sensitive_features_val=validation.s,
+    )
+
+
+def rival_records(case: Case, rival: str, values: Sequence[float]) -> list[Record]:
+    """A baseline at every value of its sweep, on the same split and the same base model."""
+    base, records = fitted(case), []
+    name, _, settings = RIVALS[rival]
+    if name == "exponentiated_gradient":
+        settings = settings | {"estimator": clone(base.model)}
+    for constraint in CONSTRAINTS:
+        for value in values:
+            baseline = make_baseline(
+                name, constraint=constraint, value=value, seed=case.seed, **settings
+            )
+            start = time.perf_counter()
+            predictor = baseline.fit(base.model, base.splits.train, base.splits.validation)
+            seconds = time.perf_counter() - start
+            records.append(
+                base.record(
+                    rival,
+                    predictor,
+                    constraint=constraint,
+                    parameter="tolerance",
+                    value=value,
+                    seconds=seconds,
+                    needs_group=baseline.needs_group_at_test,
+                    refits=baseline.refits,
+                    randomised=baseline.randomised,
+                )
+            )
+    return records
+
+
+def _facts(fair: FairIJ) -> Mapping[str, Any]:
+    chosen = fair.candidates_.iloc[fair.chosen_]
+    said = fair.diagnostics_
+    return {
+        "k": int(chosen["k"]),
+        "scale": float(chosen["scale"]),
+        "damping": float(chosen["damping"]),
+        "n_parameters": said["n_parameters"],
+        "gradient_norm": said["gradient_norm"],
+        "drift": said["drift"],
+        "surrogate": said["surrogate_before"],
+    }
+
+
+def _head(part: Split, rows: int) -> Split:
+    return Split(part.X[:rows], part.y[:rows], part.s[:rows])

@@ -1,0 +1,312 @@
+"""Every command on every kind of model file, from a folder of plain files."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import plain_files
+from fairij import Edit, adapt
+from fairij.model_files import Opening, load_model
+from plain_files import Run
+
+COLUMNS = ("--label", "repaid", "--sensitive", "sex")
+TABLES = ("--train", "train.csv", "--validation", "validation.csv")
+NET = ("--model-class", "net.py:Net", "--model-args", '{"inputs": 3}')
+NUMBERS = tuple(part for name in plain_files.NUMBERS for part in ("--features", name))
+SMALL = ("--max-k", "60", "--scale", "1", "--scale", "4")
+# model file, what else it needs to be opened, what else it needs to be used, what else to be edited
+KINDS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    "lightgbm": ("model.txt", (), (), ()),
+    "xgboost json": ("model.json", (), (), ()),
+    "xgboost ubj": ("model.ubj", (), (), ()),
+    "scikit-learn": ("model.skops", (), (), ()),
+    "torch safetensors": ("net.safetensors", NET, NUMBERS, ("--weight-decay", "0.01")),
+    "torch pt": ("net.pt", NET, NUMBERS, ("--weight-decay", "0.01")),
+    "hugging face": ("bert", (), ("--text", "note"), ("--parameters", "all", "--scale", "20")),
+}
+OPENING = Opening(model_class="net.py:Net", model_args={"inputs": 3})
+
+
+def theta(path: str | Path) -> torch.Tensor:
+    return adapt(load_model(path, OPENING).model, parameters="all").theta
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Any:
+    if request.param == "hugging face":
+        request.getfixturevalue("bert")
+    return KINDS[request.param]
+
+
+def test_the_whole_way(run: Run, files: Path, kind: Any) -> None:
+    model, opening, use, edit = kind
+    common = (*COLUMNS, *opening, *use)
+    audited = json.loads(
+        run("audit", "--model", model, "--table", "test.csv", *common, "--json").stdout
+    )
+    assert audited["rows"] == plain_files.SIZES["test"]
+    gap = audited["metrics"]["demographic_parity_difference"]
+    assert gap["low"] <= gap["value"] <= gap["high"]
+    assert gap["value"] > 0.1  # the tables are made so
+    assert {entry["group"] for entry in audited["group_intervals"]} == {"f", "m"}
+
+    asked = ("mitigate", "--model", model, *TABLES, "--test", "test.csv", *common, *edit, *SMALL)
+    before = theta(model)
+    summary = json.loads(run(*asked, "--out", "result", "--json").stdout)
+    measured = summary["test"]
+    assert measured["before"]["metrics"] == audited["metrics"]
+    name = "demographic_parity_difference"
+    assert summary["validation"]["after"]["metrics"][name]["value"] < 0.5 * gap["value"]
+    saved = Path("result") / summary["model"]
+    assert {path.name for path in Path("result").iterdir()} == {
+        saved.name, "edit.safetensors", "report.html", "summary.json", "settings.toml",
+        "candidates.csv", "influence.csv",
+    }  # fmt: skip
+    assert torch.equal(theta(model), before)  # the model given is left alone
+
+    # the saved model is the edited one, in its own format: audited alone it gives the same figures
+    again = json.loads(
+        run("audit", "--model", saved, "--table", "test.csv", *common, "--json").stdout
+    )
+    assert again["metrics"] == measured["after"]["metrics"]
+
+    edited = "edited" + Path(model).suffix
+    put = ("--edit", "result/edit.safetensors", *opening)
+    run("apply", "--model", model, *put, "--out", edited)
+    assert torch.equal(theta(edited), theta(saved))
+    run("undo", "--model", saved, *put, "--out", "undone" + Path(model).suffix)
+    assert torch.equal(theta("undone" + Path(model).suffix), before)
+
+    compared = json.loads(
+        run("compare", model, "result", edited, "--table", "test.csv", *common, "--json").stdout
+    )["models"]
+    assert list(compared) == [model, "result", edited]
+    assert compared[model]["metrics"] == audited["metrics"]
+    assert compared["result"] == compared[edited]
+    assert compared[edited]["metrics"] == measured["after"]["metrics"]
+
+    run("report", "result", "--out", "again.html")
+    assert _page("again.html") == _page("result/report.html")
+
+    scores = ("influence", "--model", model, *TABLES, *common, *edit)
+    run(*scores, "--out", "scores.parquet")
+    table = pd.read_parquet("scores.parquet")
+    assert table["row"].tolist() == list(range(plain_files.SIZES["train"]))
+    worst = table.sort_values("rank")["row"].head(5).tolist()
+    dropped = Edit.load("result/edit.safetensors").dropped[:5].tolist()
+    assert worst[: len(dropped)] == dropped
+
+
+def _page(path: str) -> list[str]:
+    return Path(path).read_text(encoding="utf-8").splitlines()
+
+
+def test_settings_repeat_a_run_exactly(run: Run, files: Path) -> None:
+    asked = ("--model", "model.txt", *TABLES, "--test", "test.csv", *COLUMNS, "--sensitive", "race")
+    settings = ("--constraint", "equal_opportunity", "--accuracy-budget", "0.02", "--seed", "5")
+    damping = ("--damping", "0.01", "--damping", "0.1", "--reuse", "cross_fit")
+    run("mitigate", *asked, *settings, *damping, *SMALL, "--out", "first")
+    run("mitigate", "--config", "first/settings.toml", "--out", "second")
+    for name in ("model.txt", "candidates.csv", "influence.csv", "settings.toml"):
+        assert filecmp.cmp(f"first/{name}", f"second/{name}", shallow=False), name
+    first, second = (Edit.load(f"{folder}/edit.safetensors") for folder in ("first", "second"))
+    assert torch.equal(first.delta, second.delta)
+    assert first.settings == second.settings
+    assert first.settings["constraint"] == "equal_opportunity"
+    assert first.settings["random_state"] == 5
+
+
+def test_the_command_line_wins_over_the_settings_file(run: Run, files: Path) -> None:
+    Path("own.toml").write_text(
+        'model = "model.txt"\ntrain = "train.csv"\nvalidation = "validation.csv"\n'
+        'label = "repaid"\nsensitive = "sex"\nmax-k = 20\nscale = [1, 2]\ndrop = "loss_aware"\n'
+    )
+    result = run(
+        "mitigate", "--config", "own.toml", "--drop", "fairness", "--out", "result", "--json"
+    )
+    edit = json.loads(result.stdout)["edit"]
+    assert edit["drop"] == "fairness"
+    assert "max_k=20" in edit["search"]
+    assert "scales=(1.0, 2.0)" in edit["search"]
+
+
+def test_a_note_tells_that_a_file_has_changed_since(run: Run, files: Path) -> None:
+    run("mitigate", "--model", "model.txt", *TABLES, *COLUMNS, *SMALL, "--out", "first")
+    table = pd.read_csv("train.csv")
+    table.iloc[::-1].to_csv("train.csv", index=False)
+    result = run("mitigate", "--config", "first/settings.toml", "--out", "second")
+    assert "--train is no longer the file" in result.stderr
+    assert "--validation" not in result.stderr
+
+
+def test_rows_are_split_off_where_there_is_no_validation_table(run: Run, files: Path) -> None:
+    result = run("mitigate", "--model", "model.skops", "--train", "train.csv", *COLUMNS, *SMALL,
+                 "--out", "result", "--json")  # fmt: skip
+    rows = json.loads(result.stdout)["rows"]
+    assert rows == {"train": 210, "validation": 90, "test": 0}
+    scores = pd.read_csv("result/influence.csv")
+    assert scores["influence"].isna().sum() == 90
+    run("report", "result", "--force")
+
+
+def test_a_target_that_no_edit_reaches_is_told_by_the_exit_code(run: Run, files: Path) -> None:
+    asked = ("mitigate", "--model", "model.txt", *TABLES, *COLUMNS, "--max-k", "2", "--scale", "1")
+    result = run(*asked, "--target-gap", "0.0001", "--out", "missed", code=3)
+    assert "no edit reached the gap of 0.0001" in result.stderr
+    assert Path("missed/report.html").is_file()  # written nevertheless, and said so
+    run(*asked, "--target-gap", "0.9", "--out", "reached")
+
+
+def test_weights_count_in_the_audit(run: Run, files: Path) -> None:
+    asked = ("audit", "--model", "model.txt", "--table", "test.csv", *COLUMNS, "--json")
+    plain, weighted = run(*asked), run(*asked, "--weights", "w")
+    table = pd.read_csv("test.csv")
+    assert plain.stdout != weighted.stdout
+    rates = json.loads(weighted.stdout)["by_group"]
+    assert rates["f"]["count"] in (
+        (table["sex"] == "f").sum(),
+        table["w"][table["sex"] == "f"].sum(),
+    )
+
+
+def test_several_sensitive_columns_mean_where_they_meet(run: Run, files: Path) -> None:
+    result = run("audit", "--model", "model.txt", "--table", "test.csv", *COLUMNS,
+                 "--sensitive", "race", "--json")  # fmt: skip
+    groups = set(json.loads(result.stdout)["by_group"])
+    assert groups == {"f & black", "f & white", "m & black", "m & white"}
+
+
+def test_labels_may_be_words(run: Run, files: Path) -> None:
+    for name in ("test", "train"):
+        table = pd.read_csv(f"{name}.csv")
+        table.assign(repaid=np.where(table["repaid"] == 1, "paid", "late")).to_csv(
+            f"{name}-words.csv", index=False
+        )
+    asked = ("audit", "--model", "model.txt", *COLUMNS, "--json", "--table")
+    plain = json.loads(run(*asked, "test.csv").stdout)
+    words = json.loads(run(*asked, "test-words.csv", "--positive", "paid").stdout)
+    assert words["metrics"] == plain["metrics"]
+    turned = json.loads(run(*asked, "test-words.csv", "--positive", "late").stdout)
+    assert turned["metrics"]["accuracy"]["value"] < 0.5
+
+
+def test_a_language_model_knows_its_labels_by_name(run: Run, files: Path, bert: str) -> None:
+    table = pd.read_csv("test.csv")
+    table.assign(repaid=np.where(table["repaid"] == 1, "paid", "late")).to_csv("w.csv", index=False)
+    asked = ("audit", "--model", bert, "--text", "note", *COLUMNS, "--json", "--table")
+    assert json.loads(run(*asked, "w.csv").stdout) == json.loads(run(*asked, "test.csv").stdout)
+
+
+def test_the_sensitive_column_is_a_feature_only_when_asked(run: Run, files: Path) -> None:
+    for name in ("train", "validation"):
+        table = pd.read_csv(f"{name}.csv")
+        table.assign(sex=(table["sex"] == "m").astype(int))[
+            [*plain_files.NUMBERS, "sex", "repaid"]
+        ].to_csv(f"{name}-numbers.csv", index=False)
+    asked = ("audit", "--model", "net.safetensors", "--model-class", "net.py:Net", *COLUMNS,
+             "--table", "train-numbers.csv", "--json")  # fmt: skip
+    found = json.loads(run(*asked, "--model-args", '{"inputs": 3}').stdout)
+    assert found["features"] == plain_files.NUMBERS
+    result = run(
+        *asked, "--model-args", '{"inputs": 3}', "--sensitive-as-features", code=2
+    )  # four columns for three inputs
+    assert "The model must take" in result.stderr
+
+
+def test_people_see_tables_and_sentences(run: Run, files: Path) -> None:
+    result = run("audit", "--model", "model.txt", "--table", "test.csv", *COLUMNS)
+    assert "demographic parity gap" in result.stdout
+    assert "true positive rate" in result.stdout
+    assert "4 feature(s), sex not among them." in result.stdout
+    result = run("mitigate", "--model", "model.txt", *TABLES, *COLUMNS, *SMALL, "--out", "result")
+    assert "The choice was made on these rows" in result.stdout
+    assert "result/report.html" in result.stdout
+    result = run("influence", "--model", "model.txt", *TABLES, *COLUMNS, "--out", "s.csv")
+    assert "Wrote the scores of 300 rows to s.csv" in result.stdout
+
+
+@pytest.mark.parametrize("search", ["all_positive", "sequential", "reweight", "path"])
+def test_every_search_can_be_asked_for(run: Run, files: Path, search: str) -> None:
+    asked = ("mitigate", "--model", "model.skops", *TABLES, *COLUMNS, "--search", search)
+    summary = json.loads(run(*asked, "--out", "result", "--json").stdout)
+    assert summary["edit"]["search"].lower().startswith(search.replace("_", ""))
+    run("report", "result", "--out", "again.html")
+    assert _page("again.html") == _page("result/report.html")
+
+
+def test_rows_may_be_held_out_and_work_be_noted(run: Run, files: Path) -> None:
+    asked = ("mitigate", "--model", "model.skops", *TABLES, *COLUMNS, *SMALL)
+    more = ("--holdout-fraction", "0.25", "--checkpoint", "notes")
+    summary = json.loads(run(*asked, *more, "--out", "result", "--json").stdout)
+    held = summary["holdout"]["before"]["by_group"]
+    assert sum(group["count"] for group in held.values()) == 100
+    assert Path("notes").is_dir()
+    again = json.loads(run(*asked, *more, "--out", "second", "--json").stdout)
+    assert again["validation"] == summary["validation"]
+    run("report", "result", "--out", "again.html")
+    assert _page("again.html") == _page("result/report.html")
+
+
+def test_tables_of_every_kind_give_the_same_audit(run: Run, files: Path) -> None:
+    import duckdb
+
+    table = pd.read_csv("test.csv")
+    table.to_parquet("test.parquet")
+    table.to_feather("test.arrow")
+    with duckdb.connect("test.duckdb") as connection:
+        connection.execute("create table people as select * from 'test.csv'")
+    asked = ("audit", "--model", "model.txt", *COLUMNS, "--json", "--table")
+    expected = run(*asked, "test.csv").stdout
+    assert run(*asked, "test.parquet").stdout == expected
+    assert run(*asked, "test.arrow").stdout == expected
+    assert run(*asked, "test.duckdb", "--query", "from people").stdout == expected
+
+
+def test_a_newcomer_gets_from_a_csv_and_a_model_to_a_report(files: Path) -> None:
+    """As in a terminal: the installed command, in its own process, and no terminal to draw on."""
+    command = [str(Path(sys.executable).with_name("fairij"))]
+    asked = ["--model", "model.txt", "--label", "repaid", "--sensitive", "sex"]
+    edit = ["--train", "train.csv", "--validation", "validation.csv", "--test", "test.csv"]
+    done = subprocess.run(
+        [*command, "mitigate", *asked, *edit, "--out", "result"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Before and after, on test rows" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr  # quiet and plain
+    assert "demographic parity gap" in Path("result/report.html").read_text(encoding="utf-8")
+
+
+def test_an_exported_program_is_edited_and_saved_as_one(run: Run, files: Path) -> None:
+    sys.path.insert(0, str(files))
+    net = load_model("net.safetensors", OPENING).model
+    sys.path.remove(str(files))
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(net, (torch.zeros(8, 3),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, files / "net.pt2")
+    asked = ("mitigate", "--model", "net.pt2", *TABLES, *COLUMNS, *NUMBERS, *SMALL,
+             "--weight-decay", "0.01", "--out", "result", "--json")  # fmt: skip
+    assert "--trust-pickle" in run(*asked, code=2).stderr
+    summary = json.loads(run(*asked, "--trust-pickle").stdout)
+    plain = json.loads(
+        run("mitigate", "--model", "net.pt", *NET, *TABLES, *COLUMNS, *NUMBERS, *SMALL,
+            "--weight-decay", "0.01", "--out", "plain", "--json").stdout
+    )  # fmt: skip
+    assert summary["validation"]["before"] == plain["validation"]["before"]
+    put = ("--edit", "result/edit.safetensors", "--trust-pickle")
+    run("undo", "--model", "result/model.pt2", *put, "--out", "undone.pt2")
+    trusted = Opening(trust_pickle=True)
+    first, undone = (load_model(p, trusted).model for p in ("net.pt2", "undone.pt2"))
+    assert torch.equal(adapt(first).theta, adapt(undone).theta)
+    edited = load_model("result/model.pt2", trusted).model
+    assert not torch.equal(adapt(first).theta, adapt(edited).theta)

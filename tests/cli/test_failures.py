@@ -1,0 +1,478 @@
+"""Everything that may be expected to go wrong: one clear line, the right exit code, no traces."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import GradientBoostingClassifier
+
+import plain_files
+from fairij.cli import app
+from fairij.cli.exits import EXIT_CODES
+from plain_files import Run
+
+COLUMNS = ("--label", "repaid", "--sensitive", "sex")
+AUDIT = ("audit", "--model", "model.txt", "--table", "test.csv")
+NET = ("--model-class", "net.py:Net", "--model-args", '{"inputs": 3}')
+NUMBERS = tuple(part for name in plain_files.NUMBERS for part in ("--features", name))
+MITIGATE = ("mitigate", "--model", "model.txt", "--train", "train.csv", "--validation",
+            "validation.csv", *COLUMNS, "--max-k", "20", "--scale", "1")  # fmt: skip
+
+
+def change(name: str, column: str, row: int, value: Any) -> None:
+    table = pd.read_csv(name)
+    cells = table[column].astype(object)
+    cells.iloc[row] = value
+    table.assign(**{column: cells}).to_csv(name, index=False)
+
+
+def error(result: Any) -> str:
+    """The one line that was said; nothing else is."""
+    assert result.stdout == ""
+    (line,) = [text for text in result.stderr.splitlines() if not text.startswith("note: ")]
+    assert line.startswith("error: ")
+    assert "Traceback" not in line
+    return str(line)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--label", "Repaid", "--sensitive", "sex"), "'Repaid' (near: 'repaid')"),
+        (("--label", "repaid", "--sensitive", "sexx"), "'sexx' (near: 'sex')"),
+        ((*COLUMNS, "--weights", "nothing like it"), "must have the column(s) 'nothing like it'"),
+        ((*COLUMNS, "--features", "income"), "The model knows its features"),
+        ((*COLUMNS, "--positive", "yes"), "--positive yes is no value of 'repaid'"),
+        ((*COLUMNS, "--query", "select 1"), "A query can be asked of a DuckDB file only"),
+    ],
+)
+def test_wrong_columns(run: Run, arguments: tuple[str, ...], expected: str) -> None:
+    assert expected in error(run(*AUDIT, *arguments, code=2))
+
+
+def test_a_table_without_the_models_features(run: Run) -> None:
+    table = pd.read_csv("test.csv").rename(columns={"income": "incomes"})
+    table.to_csv("test.csv", index=False)
+    assert "'income' (near: 'incomes'" in error(run(*AUDIT, *COLUMNS, code=2))
+
+
+def test_mixed_types(run: Run) -> None:
+    change("test.csv", "debt", 7, "a lot")
+    said = error(run(*AUDIT, *COLUMNS, code=2))
+    assert "'debt' must be numeric" in said
+    assert "row 7 holds 'a lot'" in said
+    assert "numbers and text are mixed" in said
+
+
+def test_text_where_the_model_needs_numbers(run: Run) -> None:
+    asked = ("audit", "--model", "net.safetensors", *NET, "--table", "test.csv", *COLUMNS)
+    said = error(run(*asked, "--features", "job", code=2))
+    assert "'job' must be numeric" in said
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ("repaid", "1 missing value(s) in 'repaid', the label column; the first is in row 3"),
+        ("sex", "1 missing value(s) in 'sex', the sensitive column"),
+        ("w", "1 missing value(s) in 'w', the weights column"),
+    ],
+)
+def test_missing_values_in_labels_groups_and_weights(run: Run, column: str, expected: str) -> None:
+    change("test.csv", column, 3, None)
+    assert expected in error(run(*AUDIT, *COLUMNS, "--weights", "w", code=2))
+
+
+def test_missing_features_are_for_the_model_to_judge(run: Run) -> None:
+    change("test.csv", "debt", 3, None)
+    run(*AUDIT, *COLUMNS)  # trees take them
+    asked = ("audit", "--table", "test.csv", *COLUMNS, "--model")
+    said = error(run(*asked, "net.safetensors", *NET, *NUMBERS, code=2))
+    assert "'debt' has 1, the first in row 3" in said
+    said = error(run(*asked, "model.skops", code=2))
+    assert "NaN" in said or "finite" in said
+
+
+def test_an_unknown_category_everywhere_is_no_category(run: Run) -> None:
+    table = pd.read_csv("test.csv")
+    table.assign(job=np.arange(len(table))).to_csv("test.csv", index=False)
+    assert "'job' must hold the categories of the training table" in error(
+        run(*AUDIT, *COLUMNS, code=2)
+    )
+
+
+def test_an_empty_group(run: Run) -> None:
+    table = pd.read_csv("validation.csv")
+    table[table["sex"] == "m"].to_csv("validation.csv", index=False)
+    said = error(run(*MITIGATE, "--out", "result", code=2))
+    assert "'sex' = 'f' has none" in said
+    assert not Path("result").exists()
+    table.assign(sex=pd.Categorical(table["sex"], ["f", "m", "x"])).to_parquet("groups.parquet")
+    said = error(
+        run("audit", "--model", "model.txt", "--table", "groups.parquet", *COLUMNS, code=2)
+    )
+    assert "'x' has none in groups.parquet" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("none.csv", None, "No table at none.csv"),
+        ("empty.csv", b"", "empty.csv must start with a line of column names"),
+        ("header.csv", b"income,repaid,sex\n", "must have at least one row"),
+        ("twice.csv", b"sex,sex\n1,2\n", "'sex' 2 times"),
+        ("binary.csv", b"a,b\n\xff\xfe\x00,1\n", "cannot be read as csv"),
+        ("ragged.csv", b"a,b\n1,2\n1,2,3,4\n", "cannot be read as csv"),
+        ("junk.parquet", b"PAR1 not really", "cannot be read as parquet"),
+        ("junk.arrow", b"ARROW1 not really", "cannot be read as arrow"),
+        ("table.xlsx", b"PK", "A table's name must end in one of .csv"),
+    ],
+)
+def test_unreadable_tables(run: Run, name: str, content: bytes | None, expected: str) -> None:
+    if content is not None:
+        Path(name).write_bytes(content)
+    said = error(run("audit", "--model", "model.txt", "--table", name, *COLUMNS, code=2))
+    assert expected in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("none.txt", None, "No model at none.txt"),
+        ("junk.txt", b"tree\n", "cannot be read as a LightGBM text model"),
+        ("junk.json", b'{"learner": 3}', "cannot be read as an XGBoost model"),
+        ("junk.ubj", b"x", "cannot be read as an XGBoost model"),
+        ("junk.skops", b"x", "cannot be read as a skops file"),
+        ("junk.safetensors", b"x", "cannot be read as a file of torch parameters"),
+        ("junk.pt", b"x", "cannot be read as a file of torch parameters"),
+        ("model.onnx", b"x", "A model's name must end in one of .txt"),
+    ],
+)
+def test_unreadable_models(run: Run, name: str, content: bytes | None, expected: str) -> None:
+    if content is not None:
+        Path(name).write_bytes(content)
+    said = error(run("audit", "--model", name, "--table", "test.csv", *COLUMNS, code=2))
+    assert expected in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), "--model-class"),
+        (("--model-class", "Net"), "must be module:Class or file.py:Class"),
+        (("--model-class", "net.py:Nett"), "cannot be imported"),
+        (("--model-class", "nowhere.net:Net"), "cannot be imported"),
+        (("--model-class", "net.py:Net"), "Give the constructor's arguments by --model-args"),
+        (("--model-class", "builtins:dict"), "must make a torch.nn.Module"),
+        (("--model-class", "net.py:Net", "--model-args", "{"), "--model-args must be JSON"),
+        (("--model-class", "net.py:Net", "--model-args", '{"inputs": 9}'), "do not fit net.py:Net"),
+    ],
+)
+def test_torch_parameters_need_their_class(
+    run: Run, arguments: tuple[str, ...], expected: str
+) -> None:
+    asked = ("audit", "--model", "net.safetensors", "--table", "test.csv", *COLUMNS, *NUMBERS)
+    assert expected in error(run(*asked, *arguments, code=2))
+
+
+class Trap:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("sprung",)
+
+
+@pytest.mark.parametrize("name", ["model.pkl", "model.pickle", "model.joblib", "model.pt2"])
+def test_a_pickle_is_never_opened_unless_trusted(run: Run, name: str) -> None:
+    Path(name).write_bytes(pickle.dumps(Trap()))
+    said = error(run("audit", "--model", name, "--table", "test.csv", *COLUMNS, code=2))
+    assert "--trust-pickle" in said
+    assert not Path("sprung").exists()
+
+
+def test_a_torch_file_with_more_than_tensors_is_not_opened(run: Run) -> None:
+    import torch
+
+    torch.save({"weights": torch.zeros(2), "more": Trap()}, "trap.pt")
+    said = error(run("audit", "--model", "trap.pt", *NET, "--table", "test.csv", *COLUMNS, code=2))
+    assert "--trust-pickle" in said
+    assert not Path("sprung").exists()
+
+
+def test_a_trusted_pickle_goes_the_whole_way(run: Run) -> None:
+    table = pd.read_csv("train.csv")
+    model = GradientBoostingClassifier(n_estimators=20).fit(
+        table[plain_files.NUMBERS], table["repaid"]
+    )
+    Path("model.pkl").write_bytes(pickle.dumps(model))
+    changed = ["model.pkl" if word == "model.txt" else word for word in MITIGATE]
+    run(*changed, "--max-k", "150", "--scale", "9", "--trust-pickle", "--out", "result")
+    edited = pickle.loads(Path("result/model.pkl").read_bytes())
+    rows = table[plain_files.NUMBERS]
+    assert (edited.decision_function(rows) != model.decision_function(rows)).any()
+    # the trust is not written down: who repeats the run says it again
+    run("mitigate", "--config", "result/settings.toml", "--out", "again", code=2)
+    run("mitigate", "--config", "result/settings.toml", "--out", "again", "--trust-pickle")
+
+
+def test_types_that_are_not_known_to_be_safe_are_shown(run: Run) -> None:
+    import skops.io
+
+    table = pd.read_csv("train.csv")
+    model = GradientBoostingClassifier(n_estimators=3).fit(
+        table[plain_files.NUMBERS], table["repaid"]
+    )
+    skops.io.dump(model, "boosted.skops")
+    asked = ("audit", "--model", "boosted.skops", "--table", "test.csv", *COLUMNS)
+    assert "--trust sklearn.tree._tree.Tree" in error(run(*asked, code=2))
+    run(*asked, "--trust", "sklearn.tree._tree.Tree")
+
+
+def test_an_edit_for_another_model(run: Run) -> None:
+    run(*MITIGATE, "--out", "result")
+    put = ("--edit", "result/edit.safetensors", "--out", "other.txt")
+    other = ("--edit", "result/edit.safetensors", "--out", "other.json")
+    assert "another model" in error(run("apply", "--model", "model.json", *other, code=1))
+    said = error(run("apply", "--model", "result/model.txt", *put, code=1))  # applied already
+    assert "as it was before the edit" in said
+    said = error(run("apply", "--model", "model.txt", *put[:2], "--out", "other.json", code=2))
+    assert "--out must end in .txt" in said
+    Path("cut.safetensors").write_bytes(Path("result/edit.safetensors").read_bytes()[:-5])
+    cut = ("--edit", "cut.safetensors", "--out", "other.txt")
+    assert "does not hold a valid edit" in error(run("apply", "--model", "model.txt", *cut, code=2))
+    assert not Path("other.txt").exists()
+
+
+def test_nothing_is_overwritten_without_force(run: Run) -> None:
+    run(*MITIGATE, "--out", "result")
+    written = Path("result/summary.json").read_bytes()
+    assert "--force" in error(run(*MITIGATE, "--out", "result", code=2))
+    assert Path("result/summary.json").read_bytes() == written
+    run(*MITIGATE, "--out", "result", "--force", "--constraint", "equal_opportunity")
+    assert Path("result/summary.json").read_bytes() != written
+    for taken in ("train.csv", "result"):
+        said = error(run("apply", "--model", "model.txt", "--edit", "result/edit.safetensors",
+                         "--out", taken, code=2))  # fmt: skip
+        assert "already" in said
+    scores = ("influence", *MITIGATE[1:])
+    assert "--force" in error(run(*scores, "--out", "train.csv", code=2))
+    assert "--force" in error(run("report", "result", code=2))
+
+
+def test_force_replaces_only_what_this_command_wrote(run: Run) -> None:
+    Path("thesis").mkdir()
+    Path("thesis/chapter.txt").write_text("years of work")
+    said = error(run(*MITIGATE, "--out", "thesis", "--force", code=2))
+    assert "was not written by this command" in said
+    assert Path("thesis/chapter.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("lable = 'repaid'", "or 'label'"),
+        ("trust_pickle = true", "taken from the command line only"),
+        ("label = ", "not valid TOML"),
+        ("max-k = 'many'", "Invalid value for '--max-k'"),
+    ],
+)
+def test_settings_files_are_checked(run: Run, text: str, expected: str) -> None:
+    Path("own.toml").write_text(text)
+    result = run("mitigate", "--config", "own.toml", *MITIGATE[1:-4], "--out", "x", code=2)
+    assert expected in " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--slack", "0.1", "--target-gap", "0.1"), "one rule; got --target-gap and --slack"),
+        (("--damping", "low"), "--damping must be"),
+        (("--search", "all_positive"), "--max-k has no meaning"),
+        (("--confidence", "2"), "--confidence must be a number"),
+        (("--temperature", "-1"), "--temperature must be a number"),
+        (("--constraint", "fairness"), "--constraint must be one of"),
+        (("--reuse", "maybe"), "--reuse must be one of"),
+    ],
+)
+def test_settings_that_make_no_sense(run: Run, arguments: tuple[str, ...], expected: str) -> None:
+    assert expected in error(run(*MITIGATE, *arguments, "--out", "result", code=2))
+
+
+def leftovers() -> list[str]:
+    return [path.name for path in Path().iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "expected"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "page"), 4, "the disk is full"),
+        (KeyboardInterrupt(), 130, "interrupted; nothing half-written is left"),
+        (MemoryError(), 1, "not enough memory"),
+    ],
+)
+def test_a_failure_while_writing_leaves_nothing_behind(
+    run: Run, monkeypatch: pytest.MonkeyPatch, raised: BaseException, code: int, expected: str
+) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise raised
+
+    monkeypatch.setattr("fairij.cli.mitigate.write_page", fail)
+    assert expected in error(run(*MITIGATE, "--out", "result", code=code))
+    assert not Path("result").exists()
+    assert leftovers() == []
+
+
+@pytest.fixture
+def mounted(files: Path) -> Iterator[Path]:
+    """A disk of 300 kB."""
+    folder = files / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting is not allowed here; the test above stands in for it")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk(run: Run, mounted: Path) -> None:
+    assert "the disk is full" in error(run(*MITIGATE, "--out", mounted / "result", code=4))
+    assert list(mounted.iterdir()) == []
+
+
+@pytest.mark.parametrize("model", ["model.txt", "model.json", "model.skops", "net.pt"])
+def test_a_full_disk_is_noticed_for_every_format(run: Run, mounted: Path, model: str) -> None:
+    """Some libraries do not say that a file could not be written whole."""
+    opening = NET if model == "net.pt" else ()
+    asked = ["--train", "train.csv", "--validation", "validation.csv", *COLUMNS, *opening]
+    asked += NUMBERS if model == "net.pt" else ()
+    small = ("--max-k", "20", "--scale", "1")
+    run("mitigate", "--model", model, *asked, *small, "--out", "result")
+    (mounted / "filler").write_bytes(b"\0" * (300 * 1024))
+    put = ("--edit", "result/edit.safetensors", *opening)
+    out = mounted / f"edited{Path(model).suffix}"
+    said = error(run("apply", "--model", model, *put, "--out", out, code=4))
+    assert "the disk is full" in said
+    assert [path.name for path in mounted.iterdir()] == ["filler"]
+
+
+def test_a_folder_that_may_not_be_written(run: Run, mounted: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
+    said = error(run(*MITIGATE, "--out", mounted / "result", code=4))
+    assert "may not be written" in said
+
+
+SLOW = """
+import pathlib
+import time
+
+from torch import nn
+
+
+class Net(nn.Linear):
+    def forward(self, rows):
+        pathlib.Path("started").touch()
+        time.sleep(0.2)
+        return super().forward(rows)
+"""
+
+
+def test_an_interrupted_run(files: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    Path("slow.py").write_text(SLOW)
+    save_file(torch.nn.Linear(3, 1).state_dict(), "slow.safetensors")
+    opening = ("--model-class", "slow.py:Net", "--model-args",
+               '{"in_features": 3, "out_features": 1}')  # fmt: skip
+    asked = ["mitigate", "--model", "slow.safetensors", *opening, *MITIGATE[3:], *NUMBERS]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fairij", *asked, "--out", "result", "--batch-size", "20"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not Path("started").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert out == ""
+    assert said.strip() == "error: interrupted; nothing half-written is left."
+    assert not Path("result").exists()
+    assert leftovers() == []
+
+
+def test_the_help_has_every_exit_code_and_examples(run: Run) -> None:
+    for command in ("audit", "influence", "mitigate", "apply", "undo", "compare", "report", "demo",
+                    "reproduce"):  # fmt: skip
+        text = " ".join(run(command, "--help").stdout.split())
+        assert f"$ fairij {command}" in text
+        for code, meaning in EXIT_CODES.items():
+            assert f"{code} {meaning}" in text
+
+
+def test_data_sets_are_listed_and_unknown_ones_told(run: Run) -> None:
+    found = json.loads(run("datasets", "list", "--json").stdout)
+    assert "adult" in found["datasets"]
+    assert "did you mean 'compas'?" in error(run("datasets", "fetch", "compass", code=2))
+    said = error(run("datasets", "fetch", "adult", "--path", "nowhere", code=1))
+    assert "nowhere" in said
+
+
+def test_studies_are_listed_and_unknown_ones_told(run: Run) -> None:
+    assert "adult" in json.loads(run("reproduce", "list", "--json").stdout)["studies"]
+    assert "must be one of" in error(run("reproduce", "nothing", "--out", "x", code=2))
+    assert not Path("x").exists()
+
+
+def test_a_study_is_run_as_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {}
+
+    def study(name: str, folder: Path, *, progress: Any, **options: Any) -> pd.DataFrame:
+        asked.update(options, name=name, folder=folder)
+        return pd.DataFrame({"unit": [1, 2]})
+
+    monkeypatch.setattr("fairij.studies.reproduce", study)
+    result = run("reproduce", "adult", "--quick", "--processes", "2", "--path", "x", "--json")
+    assert json.loads(result.stdout) == {
+        "study": "adult", "records": 2, "out": "reproduced-adult"
+    }  # fmt: skip
+    assert asked == {
+        "name": "adult", "folder": Path("reproduced-adult"), "quick": True, "processes": 2,
+        "path": Path("x"),
+    }  # fmt: skip
+
+
+def test_what_libraries_print_does_not_mix_with_results(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fairij.cli import audit
+
+    measured = audit.measured
+
+    def talkative(*args: Any, **options: Any) -> Any:
+        print("[Library] chatter")
+        return measured(*args, **options)
+
+    monkeypatch.setattr(audit, "measured", talkative)
+    result = run(*AUDIT, *COLUMNS, "--json")
+    json.loads(result.stdout)
+    assert "chatter" in result.stderr
+
+
+def test_every_command_is_registered() -> None:
+    names = {command.name for command in app.registered_commands}
+    assert names == {"audit", "influence", "mitigate", "apply", "undo", "compare", "report", "demo",
+                     "reproduce"}  # fmt: skip

@@ -1,0 +1,150 @@
+"""A gap that was chosen to be small: its optimism is found, and its interval covers."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from biased import fair, fitted, problem
+from fairij import Grid, LowestGap, TargetGap
+from fairij.errors import InvalidInputError, SmallGroupWarning
+from fairij.fairness import counts
+from fairij.fairness.honesty import Patterns, half_width, honest_gap, rows_needed
+
+
+def rule(gap: np.ndarray, level: np.ndarray, before: float) -> int:
+    return LowestGap().choose(gap, level, before=before)
+
+
+def drawn(rng: np.random.Generator, rows: int, candidates: int) -> tuple[np.ndarray, ...]:
+    codes, y = rng.integers(2, size=rows), rng.integers(2, size=rows)
+    rates = np.where(codes, 0.6, 0.5)  # every candidate's true gap is 0.1
+    return (rng.random((candidates, rows)) < rates).astype(np.uint8), y, codes
+
+
+def patterns_of(predictions: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Patterns:
+    return Patterns.of(predictions, y, codes, n_groups=2, n_classes=2)
+
+
+def test_tables_of_patterns_are_tables_of_rows() -> None:
+    rng = np.random.default_rng(0)
+    predictions, y, codes = drawn(rng, 300, 4)
+    patterns = patterns_of(predictions, y, codes)
+    assert len(patterns.cells) <= 64  # 2^4 predictions in each of 4 cells
+    expected = counts.confusion_counts(y, predictions, codes, n_groups=2, n_classes=2)
+    times = np.stack([patterns.times, 2 * patterns.times]).astype(float)
+    np.testing.assert_array_equal(patterns.tables(times), [expected, 2 * expected])
+    found = patterns.tables_of(np.array([2, 0]), times)
+    np.testing.assert_array_equal(found, [expected[2], 2 * expected[0]])
+    assert patterns.resampled(rng, 2).sum(1).tolist() == [300, 300]
+
+
+def test_three_classes_and_groups() -> None:
+    rng = np.random.default_rng(1)
+    y, codes = rng.integers(3, size=500), rng.integers(3, size=500)
+    predictions = rng.integers(3, size=(5, 500)).astype(np.uint8)
+    patterns = Patterns.of(predictions, y, codes, n_groups=3, n_classes=3)
+    expected = counts.confusion_counts(y, predictions, codes, n_groups=3, n_classes=3)
+    np.testing.assert_array_equal(patterns.tables(patterns.times[None].astype(float))[0], expected)
+
+
+def test_the_interval_covers_where_the_naive_one_does_not() -> None:
+    """Twenty candidates of one true gap, 0.1: the smallest looks better than it is."""
+    rng = np.random.default_rng(2)
+    covered, gaps, expected = 0, [], []
+    for trial in range(40):
+        predictions, y, codes = drawn(rng, 400, 20)
+        patterns = patterns_of(predictions, y, codes)
+        smallest = counts.demographic_parity(
+            patterns.tables(patterns.times[None].astype(float))
+        ).min()
+        found = honest_gap(
+            patterns,
+            counts.demographic_parity,
+            rule,
+            gap=float(smallest),
+            n_resamples=100,
+            seed=trial,
+        )
+        fresh, y, codes = drawn(rng, 400, 1)
+        table = counts.confusion_counts(y, fresh, codes, n_groups=2, n_classes=2)
+        covered += found.low <= float(counts.demographic_parity(table)[0]) <= found.high
+        gaps.append(found.gap)
+        expected.append(found.expected)
+        assert found.optimism > 0
+    assert covered >= 30  # the gap of the choice itself is far below 0.1
+    assert np.mean(gaps) < 0.03
+    assert np.mean(expected) > np.mean(gaps) + 0.015
+
+
+def test_one_candidate_has_no_optimism() -> None:
+    rng = np.random.default_rng(3)
+    predictions, y, codes = drawn(rng, 4000, 1)
+    found = honest_gap(
+        patterns_of(predictions, y, codes), counts.demographic_parity, rule, gap=0.1, seed=0
+    )
+    assert abs(found.optimism) < 0.005
+    assert found.low < 0.1 < found.high
+    assert found == honest_gap(
+        patterns_of(predictions, y, codes), counts.demographic_parity, rule, gap=0.1, seed=0
+    )
+
+
+def test_a_metric_that_is_never_defined() -> None:
+    rng = np.random.default_rng(4)
+    predictions, y, codes = drawn(rng, 50, 2)
+    nowhere = honest_gap(
+        patterns_of(predictions, y, codes),
+        lambda table: np.full(table.shape[:-3], np.nan),
+        rule,
+        gap=0.0,
+        n_resamples=3,
+    )
+    assert np.isnan(nowhere.expected)
+
+
+@pytest.mark.parametrize("validation", ["reuse", "split"])
+@pytest.mark.parametrize("task", ["binary", "three"])
+def test_a_fit_says_what_to_expect(validation: str, task: str) -> None:
+    data = problem(task)
+    model = data.fit(fair(fitted(task), validation=validation, search=Grid(points=5, max_k=40)))
+    found = model.honest_gap_
+    assert found.gap == model.candidates_["gap"][model.chosen_]
+    assert found.low <= found.expected <= found.high
+    assert found.expected > found.gap
+
+
+def test_where_the_choice_cannot_be_repeated() -> None:
+    assert problem().fit(fair(validation="cross_fit")).honest_gap_ is None
+    real = problem("real")
+    settings = {"loss": "squared_error", "constraints": "mean_prediction"}
+    assert real.fit(fair(fitted("real"), **settings)).honest_gap_ is None
+
+
+def test_rows_that_play_no_part() -> None:
+    data = problem()
+    model = data.fit(fair(holdout_fraction=0.4))
+    counted = model.holdout_after_.by_group["count"].sum()
+    assert counted + model.after_.by_group["count"].sum() == 480
+    assert counted == pytest.approx(192, abs=2)
+    assert model.holdout_before_["accuracy"] != model.holdout_after_["accuracy"]
+    again = data.fit(fair(holdout_fraction=0.4))
+    assert again.holdout_after_.to_dict() == model.holdout_after_.to_dict()
+    plain = data.fit(fair())
+    assert plain.holdout_before_ is None
+    assert plain.holdout_after_ is None
+    for bad in (-0.1, 1.0, "half", float("nan")):
+        with pytest.raises(InvalidInputError, match="`holdout_fraction` must be a number, above 0"):
+            data.fit(fair(holdout_fraction=bad))
+
+
+def test_rows_that_would_do() -> None:
+    assert rows_needed(0.5, 0.02) == 2401
+    assert half_width(0.5, 2401) == pytest.approx(0.02, rel=1e-3)
+    warnings.filterwarnings("ignore", "No candidate reaches")
+    with pytest.warns(
+        SmallGroupWarning, match=r"A gap of 0.01 is asked for, but 1\d\d rows of 'f'"
+    ):
+        problem().fit(fair(selection=TargetGap(0.01)))

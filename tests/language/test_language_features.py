@@ -1,0 +1,63 @@
+"""Vectors of a frozen encoder: right, in order, kept on disk, and safe to standardise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from fairij.errors import InvalidInputError
+from fairij.language import features, standardised
+from fairij.language.features import fingerprint
+from fairij.models._tokens import token_rows as as_tokens
+from tiny import bert, t5, token_rows
+
+
+@pytest.mark.parametrize("pooling", ["mean", "pooler"])
+def test_vectors_are_those_of_each_row_alone(pooling: str) -> None:
+    encoder, X = bert(), token_rows(15)
+    found = features(X, encoder, pooling=pooling, batch_tokens=30)
+    for row in range(15):
+        n = int(X["attention_mask"][row].sum())
+        with torch.no_grad():
+            out = encoder(input_ids=X["input_ids"][row : row + 1, :n])
+        alone = out.last_hidden_state[0].mean(0) if pooling == "mean" else out.pooler_output[0]
+        assert np.allclose(found[row], alone.numpy(), atol=1e-5)
+
+
+def test_vectors_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, X = bert(), token_rows(15)
+    first = features(X, encoder, cache=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    monkeypatch.setattr(encoder, "forward", lambda **_: pytest.fail("ran again"))
+    assert np.array_equal(features(X, encoder, cache=tmp_path), first)
+
+
+def test_a_change_of_rows_weights_or_pooling_changes_the_fingerprint() -> None:
+    encoder, rows = bert(), as_tokens(token_rows(15), device=torch.device("cpu"))
+    one = fingerprint(rows, encoder, "mean")
+    assert fingerprint(rows, bert(), "mean") == one
+    assert fingerprint(rows, encoder, "pooler") != one
+    assert fingerprint({**rows, "input_ids": rows["input_ids"] + 1}, encoder, "mean") != one
+    with torch.no_grad():
+        encoder.encoder.layer[1].output.dense.bias += 1e-3
+    assert fingerprint(rows, encoder, "mean") != one
+
+
+def test_t5_has_no_pooler() -> None:
+    with pytest.raises(InvalidInputError, match="has no pooler"):
+        features(token_rows(4), t5(), pooling="pooler")
+
+
+def test_a_constant_dimension_survives_standardising() -> None:
+    rng = np.random.default_rng(0)
+    train, test = rng.normal(3, 2, (50, 3)), rng.normal(3, 2, (20, 3))
+    train[:, 1], test[:, 1] = 7.0, 7.5
+    a, b = standardised(train.astype(np.float32), test.astype(np.float32))
+    assert np.allclose(a[:, [0, 2]].std(0), 1, atol=1e-4)
+    assert not a[:, 1].any()
+    assert not b[:, 1].any()

@@ -1,0 +1,291 @@
+"""Classifiers on tokens: J r and J^T u against differences, order, batches, and what is saved."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "language"))
+pytest.importorskip("transformers")
+
+from fairij.errors import InvalidInputError
+from fairij.language import TextClassifier
+from fairij.language._library import load_transformers
+from fairij.mitigator import FairIJ
+from fairij.models import adapt
+from fairij.models._tokens import bucketed, lengths
+from fairij.models.transformers import TransformersEditable
+from fairij.models.triggers import TriggerEditable, TriggerTokens
+from fairij.search import Grid
+from tiny import bert, biased_rows, classifier, t5, token_rows
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::fairij.errors.FairIJWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "options", [{"memory_limit": 0}, {"memory_limit": 2**28}, {"batch_size": 7}]
+)
+def test_products_are_exact_and_in_the_given_order(options: dict[str, Any]) -> None:
+    model, X = classifier().double(), token_rows()
+    editable = adapt(model, parameters=["classifier", "*query*"], **options)
+    assert isinstance(editable, TransformersEditable)
+    linear = editable.linearize(X)
+    r, u = random(len(editable.theta)), random(40, 2, seed=1)
+    with torch.no_grad():
+        expected = model(**X).logits
+    assert torch.allclose(linear.outputs, expected, atol=1e-12)
+    h = 1e-6
+    ahead, behind = (editable.outputs(X, editable.theta + c * h * r) for c in (1, -1))
+    assert torch.allclose(linear.jvp(r), (ahead - behind) / (2 * h), atol=1e-8)
+    assert float((u * linear.jvp(r)).sum()) == pytest.approx(float(linear.vjp(u) @ r))
+    weights = torch.rand(40, 1, dtype=torch.float64)
+    both = linear.sandwich(r, lambda moved, rows: moved * weights[rows])
+    assert torch.allclose(both, linear.vjp(linear.jvp(r) * weights), atol=1e-12)
+    index = torch.tensor([31, 2, 17])
+    assert torch.allclose(linear.restrict(index).outputs, expected[index], atol=1e-12)
+    assert torch.allclose(linear.rows(index) @ r, linear.jvp(r)[index], atol=1e-10)
+    scales = torch.tensor([0.5, 1.0])
+    along = editable.evaluator(X).along(1e-3 * r, scales)
+    assert torch.allclose(along[1], editable.outputs(X, editable.theta + 1e-3 * r), atol=1e-12)
+
+
+@pytest.mark.parametrize("encoder", [bert, t5])
+def test_one_prompt_copy_a_row_gives_every_rows_jacobian(encoder: Any) -> None:
+    model, X = TriggerTokens(encoder().double(), 3), token_rows()
+    model.double()
+    editable = adapt(model)
+    assert isinstance(editable, TriggerEditable)
+    assert editable.parameter_names == ["triggers", "head.weight", "head.bias"]
+    kept, graphs = editable.linearize(X), editable.by_graphs(editable.prepare(X))
+    assert (kept.mode, graphs.mode) == ("per_row", "double_backward")
+    r, u = random(len(editable.theta)), random(40, seed=1)
+    scale = float(graphs.jvp(r).abs().max())
+    assert torch.allclose(kept.outputs, graphs.outputs, atol=1e-6)
+    assert torch.allclose(kept.jvp(r), graphs.jvp(r), atol=1e-6 * scale)
+    assert torch.allclose(kept.vjp(u), graphs.vjp(u), rtol=1e-5, atol=1e-6 * scale)
+    assert torch.allclose(
+        kept.second_order(u, r), graphs.second_order(u, r), rtol=1e-5, atol=1e-5 * scale
+    )
+    index = torch.tensor([9, 0])
+    assert torch.allclose(kept.restrict(index).jvp(r), kept.jvp(r)[index])
+
+
+def test_a_jacobian_that_does_not_fit_is_not_kept() -> None:
+    model, X = TriggerTokens(bert(), 3), token_rows()
+    size = 40 * len(adapt(model).theta) * 4
+    assert TriggerEditable(model, memory_limit=size).linearize(X).mode == "per_row"
+    assert TriggerEditable(model, memory_limit=size - 1).linearize(X).mode == "double_backward"
+
+
+def test_many_scales_are_screened_linearly_and_one_is_run() -> None:
+    model, X = TriggerTokens(bert(), 3), token_rows()
+    editable = TriggerEditable(model)
+    r = random(len(editable.theta)).float()
+    linear = editable.linearize(X)
+    evaluator = editable.evaluator(X)
+    several = evaluator.along(r, torch.tensor([1.0, 2.0]))
+    assert torch.allclose(several[1], linear.outputs + 2 * linear.jvp(r), atol=1e-5)
+    one = evaluator.along(r, torch.tensor([2.0]))
+    assert torch.allclose(one[0], editable.outputs(X, editable.theta + 2 * r), atol=1e-5)
+    assert not torch.allclose(one[0], several[1], atol=1e-3)  # z is not linear in the triggers
+    exact = TriggerEditable(model, screening="exact").evaluator(X).along(r, torch.tensor([1.0, 2]))
+    assert torch.allclose(exact[1], one[0], atol=1e-5)
+
+
+def test_triggers_leave_the_encoder_alone_and_shared() -> None:
+    encoder = bert()
+    before = copy.deepcopy(encoder.state_dict())
+    model = TriggerTokens(encoder, 3)
+    editable = adapt(model)
+    edited = editable.edited(editable.theta + 1)
+    assert edited.encoder is encoder
+    assert torch.allclose(edited.triggers, model.triggers + 1)
+    assert all(torch.equal(before[name], value) for name, value in encoder.state_dict().items())
+    assert not model.train().encoder.training  # no dropout in a frozen encoder
+
+
+def test_the_first_token_of_a_bert_stays_the_first() -> None:
+    """The pooler reads the first place, which must be [CLS] and not a trigger."""
+    encoder, X = bert(), token_rows(2)
+    seen: list[torch.Tensor] = []
+    encoder.embeddings.register_forward_hook(
+        lambda module, args, kwargs, out: seen.append(kwargs["inputs_embeds"]), with_kwargs=True
+    )
+    model = TriggerTokens(encoder, 3)
+    model(**X)
+    words = encoder.get_input_embeddings()(X["input_ids"])
+    assert torch.equal(seen[0][:, 0], words[:, 0])
+    assert torch.equal(seen[0][:, 1:4], model.triggers.expand(2, -1, -1))
+
+
+def test_batches_hold_a_budget_of_tokens_and_no_needless_padding() -> None:
+    X = token_rows(100)
+    order = torch.argsort(lengths(X), descending=True)
+    rows = {name: part[order] for name, part in X.items()}
+    batches = list(bucketed(rows, 60))
+    assert sum(len(batch["input_ids"]) for batch in batches) == 100
+    assert all(batch["input_ids"].numel() <= 60 for batch in batches)
+    assert all(bool(batch["attention_mask"][:, -1].any()) for batch in batches)
+
+
+def test_the_batch_is_halved_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    editable, X = TransformersEditable(classifier(), parameters="classifier"), token_rows()
+    whole = TransformersEditable.call
+    sizes = []
+
+    def call(self: Any, parameters: Any, batch: Any) -> Any:
+        sizes.append(len(batch["input_ids"]))
+        if len(batch["input_ids"]) > 36:
+            raise torch.OutOfMemoryError("too much")
+        return whole(self, parameters, batch)
+
+    monkeypatch.setattr(TransformersEditable, "call", call)
+    assert len(editable.outputs(X)) == 40
+    assert max(sizes) == 40  # it was tried
+
+
+def test_a_frozen_part_in_bfloat16_is_run_so_and_edits_stay_in_float32() -> None:
+    model, X = classifier(), token_rows()
+    reference = adapt(copy.deepcopy(model), parameters="classifier").linearize(X)
+    model.bert.to(torch.bfloat16)
+    editable = adapt(model, parameters="classifier")
+    linear = editable.linearize(X)
+    assert editable.theta.dtype == linear.outputs.dtype == torch.float32
+    assert torch.allclose(linear.outputs, reference.outputs, atol=0.02)
+    r = random(len(editable.theta)).float()
+    assert torch.allclose(linear.jvp(r), reference.jvp(r), atol=0.1)
+
+
+def test_rows_in_every_form_give_the_same_outputs() -> None:
+    model, X = classifier(), token_rows(6)
+    editable = adapt(model, parameters="classifier")
+    expected = editable.outputs(X)
+    ragged = [row[: int(n)].tolist() for row, n in zip(X["input_ids"], lengths(X), strict=True)]
+    frame = pd.DataFrame({"input_ids": ragged})
+    datasets = pytest.importorskip("datasets")
+    forms: list[Any] = [
+        {name: part.numpy() for name, part in X.items()},
+        frame,
+        datasets.Dataset.from_dict({"input_ids": ragged}),
+    ]
+    for form in forms:
+        assert torch.allclose(editable.outputs(form), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["a text"], "must be tokenised"),
+        ({"words": np.zeros((2, 3))}, "with `input_ids` among its columns"),
+        ({"input_ids": torch.zeros(2, 3)}, "must be whole numbers"),
+        (np.zeros((2, 3)), "must be texts, or tokenised rows"),
+    ],
+)
+def test_other_rows_are_refused(rows: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        adapt(classifier(), parameters="classifier").outputs(rows)
+
+
+def fitted(
+    model: Any, X: Any, y: Any, X_val: Any, y_val: Any, s_val: Any, **options: Any
+) -> FairIJ:
+    fair = FairIJ(model, search=Grid(points=4), verbose=False, **options)
+    return fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=s_val)
+
+
+def trained(model: Any, X: Any, y: Any, steps: int = 60, rate: float = 5e-3) -> Any:
+    """A short training of what is trainable."""
+    optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], rate)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(**X).logits, torch.as_tensor(y))
+        loss.backward()
+        optimiser.step()
+    return model.eval()
+
+
+def test_a_fine_tuned_classifier_is_mitigated_saved_and_loaded_again(tmp_path: Path) -> None:
+    library = load_transformers()
+    X, y, _ = biased_rows(300, 0)
+    X_val, y_val, s_val = biased_rows(200, 1)
+    model = trained(classifier(), X, y)
+    fair = fitted(model, X, y, X_val, y_val, s_val, parameters="classifier")
+    gaps = fair.candidates_["gap"]
+    assert gaps.iloc[fair.chosen_] < 0.7 * gaps.iloc[0]
+    fair.estimator_.save_pretrained(tmp_path)
+    again = library.AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    with torch.no_grad():
+        found = again(**X_val).logits.argmax(1).numpy()
+        old = model(**X_val).logits.argmax(1).numpy()
+    assert np.array_equal(found, fair.predict(X_val))
+    assert not np.array_equal(found, old)
+
+
+@pytest.mark.parametrize("kind", ["lora", "prompt tuning"])
+def test_what_peft_adds_is_edited_saved_and_loaded_again(kind: str, tmp_path: Path) -> None:
+    load_transformers()
+    peft = pytest.importorskip("peft")
+    X, y, _ = biased_rows(200, 0)
+    X_val, y_val, s_val = biased_rows(150, 1)
+    if kind == "lora":
+        config = peft.LoraConfig(
+            task_type="SEQ_CLS", r=2, target_modules=["query", "value", "dense"]
+        )
+    else:
+        config = peft.PromptTuningConfig(
+            task_type="SEQ_CLS", num_virtual_tokens=3, num_layers=2, token_dim=16
+        )
+    base = trained(classifier(), X, y)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        adapted = peft.get_peft_model(copy.deepcopy(base), config)
+        model = trained(adapted, X, y, steps=20)
+    editable = adapt(model)
+    assert {name.split(".")[-2] for name in editable.parameter_names} <= {
+        "default",
+        "embedding",
+        "prompt_encoder",
+    }
+    fair = fitted(model, X, y, X_val, y_val, s_val)
+    assert fair.candidates_["gap"].iloc[fair.chosen_] < fair.candidates_["gap"].iloc[0]
+    fair.estimator_.save_pretrained(tmp_path)
+    again = peft.PeftModel.from_pretrained(base, tmp_path).eval()
+    with torch.no_grad():
+        found = again(**X_val).logits.argmax(1).numpy()
+    assert np.array_equal(found, fair.predict(X_val))
+
+
+class Words:
+    """A tokenizer of numbers written out: '1 22 5'."""
+
+    def __call__(self, texts: list[str], truncation: bool, max_length: int) -> dict[str, Any]:
+        return {"input_ids": [[int(w) for w in t.split()][:max_length] for t in texts]}
+
+
+def test_texts_can_be_given_where_the_tokenizer_is_known() -> None:
+    X, y, _ = biased_rows(120, 0)
+    X_val, y_val, s_val = biased_rows(120, 1)
+    texts, texts_val = (
+        [" ".join(map(str, row)) for row in part["input_ids"].tolist()] for part in (X, X_val)
+    )
+    model = trained(classifier(), X, y, steps=40)
+    by_tokens = fitted(model, X, y, X_val, y_val, s_val, parameters="classifier")
+    wrapped = TextClassifier(model, Words())
+    by_texts = fitted(wrapped, texts, y, texts_val, y_val, s_val, parameters="model.classifier")
+    assert isinstance(by_texts.estimator_, TextClassifier)
+    assert np.allclose(by_texts.influence_, by_tokens.influence_, atol=1e-7)
+    assert np.array_equal(by_texts.predict(texts_val), by_tokens.predict(X_val))

@@ -1,0 +1,21 @@
+"""A page in a browser, and what it says there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+
+class Opened:
+    """A page in the browser, and everything that it complained about or asked for."""
+
+    def __init__(self, page: Page, path: Path) -> None:
+        self.page = page
+        self.said: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready]", timeout=30_000)

@@ -1,0 +1,253 @@
+"""The page as a reader meets it: every claim is checked in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from opened_page import Opened
+from playwright.sync_api import Page
+from report_cases import CASES, HOSTILE, Case
+
+from fairij.report.candidates import shown_candidates
+
+Open = Callable[..., Opened]
+Written = Callable[[str], tuple[Case, Path]]
+
+
+def figures(page: Page) -> dict[str, float]:
+    rows = page.locator("#picked-figures tr").all()
+    return {row.locator("th").inner_text(): _number(row.locator("td").inner_text()) for row in rows}
+
+
+def _number(text: str) -> float:
+    return float(text.replace("−", "-").replace(",", ""))  # noqa: RUF001 - as the page writes it
+
+
+def assert_shows(page: Page, case: Case, place: int) -> None:
+    """The panel shows the candidate at this place from the smallest gap on."""
+    shown = shown_candidates(case.fitted)
+    expected, found = shown.table.iloc[place], figures(page)
+    for name in ("k", "scale", "gap"):
+        assert found[name] == pytest.approx(expected[name], abs=6e-5)
+    assert found["accuracy"] == pytest.approx(expected["accuracy"], abs=6e-5)
+    cells = page.locator("#picked-rates td").all_inner_texts()
+    np.testing.assert_allclose(
+        [_number(text) for text in cells], shown.of_group[place].ravel(), atol=6e-5
+    )
+
+
+def test_the_page_draws_itself_quietly_and_fits(looked_at: Opened) -> None:
+    assert looked_at.said == []
+    assert len(looked_at.requests) == 1  # the file itself
+    page, width = looked_at.page, looked_at.page.evaluate("innerWidth")
+    charts = page.locator("[data-chart]")
+    assert charts.count() >= 3
+    for chart in charts.all():
+        box = chart.locator("svg").bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert 100 < box["width"] <= width - box["x"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize(("name", "width"), list(zip(CASES, (1280, 390) * 3, strict=True)))
+def test_axe_finds_nothing_serious(open_page: Open, name: str, width: int) -> None:
+    page = open_page(name, width).page
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    found = Axe().run(page).response["violations"]
+    grave = [
+        (rule["id"], node["html"][:200])
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"]
+    ]
+    assert grave == []
+
+
+def test_clicking_a_point_shows_its_figures(open_page: Open, written: Written) -> None:
+    case, opened = written("binary")[0], open_page("binary")
+    page = opened.page
+    shown = shown_candidates(case.fitted)
+    assert_shows(page, case, shown.place(case.fitted.chosen_))
+    points = page.locator("[data-chart=frontier] svg .role-mark").first.locator("path")
+    assert points.count() == len(shown.table)
+    page.get_by_role("slider").scroll_into_view_if_needed()
+    for place in (0, len(shown.table) // 2, len(shown.table) - 1):
+        box = points.nth(place).bounding_box()
+        assert box is not None
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        expected = shown.table.iloc[place][["gap", "accuracy"]]
+        found = figures(page)  # points may lie on one another: the figures are those of the place
+        assert found["gap"] == pytest.approx(expected["gap"], abs=6e-5)
+        assert found["accuracy"] == pytest.approx(expected["accuracy"], abs=6e-5)
+    assert opened.said == []
+
+
+def test_the_keyboard_chooses_too(open_page: Open, written: Written) -> None:
+    case, page = written("binary")[0], open_page("binary").page
+    shown = shown_candidates(case.fitted)
+    last = len(shown.table) - 1
+    front = np.flatnonzero(shown.table["pareto"])
+    slider = page.get_by_role("slider")
+    slider.focus()
+    for key, place in (
+        ("Home", 0),
+        ("ArrowLeft", 0),  # there is nothing before the first
+        ("ArrowRight", 1),
+        ("ArrowUp", 2),
+        ("ArrowDown", 1),
+        ("PageUp", int(front[front > 1][0])),
+        ("End", last),
+        ("PageDown", int(front[front < last][-1])),
+    ):
+        page.keyboard.press(key)
+        assert_shows(page, case, place)
+        assert slider.get_attribute("aria-valuenow") == str(place + 1)
+        gap = shown.table["gap"].iloc[place]
+        assert f"gap {gap:.4f}" in (slider.get_attribute("aria-valuetext") or "")
+    page.get_by_role("button", name="Before").press("Enter")
+    assert_shows(page, case, shown.place(0))
+    page.get_by_role("button", name="Chosen").press("Space")
+    assert_shows(page, case, shown.place(case.fitted.chosen_))
+
+
+@pytest.mark.parametrize("name", ["three", "real"])
+def test_every_candidate_has_the_rates_of_its_groups(
+    open_page: Open, written: Written, name: str
+) -> None:
+    case, page = written(name)[0], open_page(name).page
+    shown = shown_candidates(case.fitted)
+    page.get_by_role("slider").press("Home")
+    cells = page.locator("#picked-rates td").all_inner_texts()
+    found = [_number(text) for text in cells]
+    np.testing.assert_allclose(found, shown.of_group[0].ravel(), atol=6e-5)
+
+
+def column(page: Page, name: str) -> list[str]:
+    heads = [text.strip() for text in page.locator("#harmful th").all_inner_texts()]
+    place = heads.index(name) + 1
+    return page.locator(f"#harmful tbody tr:visible td:nth-child({place})").all_inner_texts()
+
+
+def test_rows_sort_by_number_and_by_text(open_page: Open, written: Written) -> None:
+    case, page = written("hostile")[0], open_page("hostile").page
+    worst = np.sort(case.fitted.influence_)[::-1]
+    first = [float(text) for text in column(page, "influence")]
+    np.testing.assert_allclose(first, worst[: len(first)], rtol=1e-3)
+    button = page.locator("#harmful th button", has_text="influence")
+    button.click()
+    assert [float(text) for text in column(page, "influence")] == sorted(first)
+    assert page.locator("#harmful th[aria-sort]").get_attribute("aria-sort") == "ascending"
+    button.press("Enter")
+    assert [float(text) for text in column(page, "influence")] == sorted(first, reverse=True)
+    assert page.locator("#harmful th[aria-sort]").get_attribute("aria-sort") == "descending"
+    page.locator("#harmful th button", has_text="row").click()
+    rows = [int(text) for text in column(page, "row")]
+    assert rows == sorted(rows)
+    page.locator("#harmful th button", has_text=HOSTILE[3]).click()
+    groups = column(page, HOSTILE[3])
+    ends = [
+        value for value, after in zip(groups, [*groups[1:], None], strict=True) if value != after
+    ]
+    assert len(ends) == len(set(groups))  # equal ones stand together
+
+
+def test_rows_can_be_searched(open_page: Open, written: Written) -> None:
+    page = open_page("lightgbm").page
+    everything = page.locator("#harmful tbody tr").count()
+    values = column(page, "group")
+    page.get_by_label("Search these rows").fill("b 1")
+    rows = page.locator("#harmful tbody tr:visible").all_inner_texts()
+    assert 0 < len(rows) < everything
+    assert all("b" in row and "1" in row for row in rows)
+    assert page.locator("#found").inner_text() == f"{len(rows)} of {everything} rows"
+    page.get_by_label("Search these rows").fill("no such thing")
+    assert page.locator("#harmful tbody tr:visible").count() == 0
+    page.get_by_label("Search these rows").fill("")
+    assert column(page, "group") == values
+
+
+def test_the_tab_key_reaches_everything(open_page: Open) -> None:
+    page = open_page("binary").page
+    count: int = page.evaluate(
+        """() => {
+            const all = [...document.querySelectorAll(
+                "a[href], button, input, summary, [tabindex='0']"
+            )].filter((element) => element.checkVisibility());
+            all.forEach((element, place) => { element.dataset.place = place; });
+            return all.length;
+        }"""
+    )
+    assert count > 20
+    reached = []
+    for _ in range(count):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("Number(document.activeElement.dataset.place)"))
+    assert reached == list(range(count))  # each once, in reading order
+
+
+def test_hostile_names_and_values_stay_text(open_page: Open) -> None:
+    opened = open_page("hostile")
+    page = opened.page
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    page.get_by_role("slider").press("Home")
+    page.mouse.move(200, 500)
+    assert opened.said == []
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img, svg[onload], iframe").count() == 0
+    assert page.locator("h1").inner_text() == HOSTILE[1]
+    text = page.evaluate("document.body.textContent")
+    for value in HOSTILE[:5]:
+        assert value in text
+    assert HOSTILE[6] in text
+    assert page.locator("#picked-rates tbody th").all_inner_texts() == [HOSTILE[1], HOSTILE[2]]
+    in_chart = "".join(page.locator("[data-chart=test-0] svg text").all_text_contents())
+    assert "</script>" in in_chart  # drawn, not dropped
+    page.locator("[data-chart=test-0] svg .mark-symbol.role-mark path").first.hover()
+    assert "</script>" in page.locator("#vg-tooltip-element").inner_text()
+    assert page.locator("#vg-tooltip-element script").count() == 0
+    assert page.evaluate("window.hacked") is None
+
+
+def test_no_other_script_may_run_and_nothing_may_be_fetched(open_page: Open) -> None:
+    opened = open_page("binary")
+    opened.page.evaluate(
+        """() => {
+            const script = document.createElement("script");
+            script.textContent = "window.hacked = 1";
+            document.body.append(script);
+            const picture = document.createElement("img");
+            picture.src = "http://127.0.0.1:9/picture.png";
+            document.body.append(picture);
+        }"""
+    )
+    opened.page.wait_for_timeout(100)
+    assert opened.page.evaluate("window.hacked") is None
+    assert sum("Content Security Policy" in line for line in opened.said) == 2
+
+
+def test_it_prints(open_page: Open) -> None:
+    page = open_page("binary").page
+    sheet = page.pdf(format="A4")
+    assert sheet.startswith(b"%PDF")
+    assert 2 <= sheet.count(b"/Type /Page\n") + sheet.count(b"/Type /Page ") <= 20
+    page.emulate_media(media="print")
+    assert not page.get_by_role("button", name="Before").is_visible()
+    assert page.locator("#harmful tbody tr:visible").count() <= 30
+
+
+def test_a_small_window_redraws_the_charts(open_page: Open) -> None:
+    page = open_page("binary").page
+
+    def width() -> Any:
+        return page.locator("[data-chart=influence] svg").bounding_box()["width"]  # type: ignore[index]
+
+    wide = width()
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.wait_for_function("document.querySelector('[data-chart=influence] svg').clientWidth < 390")
+    assert width() < wide / 2

@@ -1,0 +1,260 @@
+"""What the page says, checked without a browser."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from report_cases import HOSTILE, make_case
+
+from fairij import FairIJ
+from fairij.errors import InvalidInputError
+from fairij.report import checks as checks_module
+from fairij.report import write_report
+from fairij.report.answer import answer, costs
+from fairij.report.candidates import MOST_POINTS, shown_candidates
+from fairij.report.checks import Check, checks
+from fairij.report.comparisons import on_test_rows, on_validation_rows, unedited
+from fairij.report.render import script_json
+from fairij.report.training_table import harmful_rows
+
+
+def compared(name: str) -> tuple[FairIJ, Any, Any]:
+    case = make_case(name)
+    names = ("X_test", "y_test", "sensitive_features_test")
+    test = on_test_rows(case.fitted, *(case.arguments.get(part) for part in names))
+    return case.fitted, on_validation_rows(case.fitted), test
+
+
+@pytest.mark.parametrize(
+    "name", ["binary", "three", "real", "lightgbm", "unedited", "path", "reweight"]
+)
+def test_candidates_carry_the_rates_that_the_audit_finds(name: str) -> None:
+    fitted = make_case(name).fitted
+    shown = shown_candidates(fitted)
+    for row, audit in ((0, fitted.before_), (fitted.chosen_, fitted.after_)):
+        found = shown.of_group[shown.place(row)]  # (groups, rates)
+        np.testing.assert_allclose(found, audit.by_group[shown.rates], atol=1e-6)
+
+
+def test_many_candidates_are_thinned_but_not_the_ones_that_matter() -> None:
+    fitted = copy.copy(make_case("binary").fitted)
+    rng = np.random.default_rng(0)
+    rows = fitted.candidates_.iloc[rng.integers(1, len(fitted.candidates_), 5000)]
+    table = pd.concat([fitted.candidates_, rows], ignore_index=True)
+    table["pareto"] = [*fitted.candidates_["pareto"], *([False] * 5000)]
+    fitted.candidates_ = table
+    shown = shown_candidates(fitted)
+    assert len(shown.table) == MOST_POINTS
+    assert shown.left_out == len(table) - MOST_POINTS
+    assert {0, fitted.chosen_, *table.index[table["pareto"]]} <= set(shown.table.index)
+    assert shown.table["gap"].is_monotonic_increasing
+
+
+def test_test_rows_are_audited_for_both_models() -> None:
+    case = make_case("lightgbm")
+    arguments, fitted = case.arguments, case.fitted
+    found = compared("lightgbm")[2]
+    y = arguments["y_test"]
+    before = (fitted.estimator.predict(arguments["X_test"]) == y).mean()
+    after = (fitted.estimator_.predict(arguments["X_test"]) == y).mean()
+    assert found.before["accuracy"] == pytest.approx(before)
+    assert found.after["accuracy"] == pytest.approx(after)
+    assert unedited(fitted) is not fitted
+    assert fitted.estimator_ is not fitted.estimator
+
+
+def test_the_answer_is_two_sentences_with_the_figures_of_the_test_rows() -> None:
+    fitted, _, test = compared("binary")
+    text = answer(fitted, test)
+    assert len(re.findall(r"[a-z\d]\. |\.$", text)) == 2
+    assert f"{test.before['demographic_parity_difference']:.4f}" in text
+    assert f"{test.after['accuracy']:.4f}" in text
+    assert f"leaving out {len(fitted.dropped_)} of the 240" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("path", ("in small steps", "% of the way", "On the held-out rows")),
+        ("reweight", ("had counted less", "to expect on fresh rows", "rows that count less")),
+        ("unedited", ("left the model as it was", "rows left out in effect")),
+    ],
+)
+def test_edits_that_drop_no_row_are_told_as_they_are(
+    name: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    case = make_case(name)
+    assert len(case.fitted.dropped_) == 0
+    text = write_report(case.fitted, tmp_path / "page.html", **case.arguments).read_text()
+    for word in words:
+        assert word in text
+    assert "left out</button>" not in text  # no column that says "no" in every row
+
+
+def test_what_was_not_asked_for_and_grew_is_said() -> None:
+    fitted, validation, _ = compared("binary")
+    worse = copy.deepcopy(validation)
+    assert "equal opportunity" not in costs(fitted, validation)
+    worse.after.metrics.loc["equal_opportunity_difference", "value"] += 1
+    assert "equal opportunity gap" in costs(fitted, worse)
+
+
+def test_an_own_constraint_has_its_gap_from_the_search(tmp_path: Path) -> None:
+    case = make_case("binary")
+    fitted = copy.copy(case.fitted)
+    fitted.edit_ = copy.copy(fitted.edit_)
+    object.__setattr__(fitted.edit_, "settings", {**fitted.edit_.settings, "constraint": "own<b>"})
+    text = write_report(fitted, tmp_path / "own.html", **case.arguments).read_text()
+    gap = fitted.candidates_["gap"].iloc[fitted.chosen_]
+    assert f"to {gap:.4f} and accuracy" in text
+    assert "own&lt;b&gt; gap" in text
+
+
+def verdict(found: list[Check], name: str) -> str:
+    return next(check.verdict for check in found if name in check.name)
+
+
+def moved(*, predicted: float, actual: float) -> dict[str, float]:
+    return {
+        "surrogate_before": 1.0,
+        "surrogate_predicted": predicted,
+        "surrogate_after": actual,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "expected"),
+    [
+        ({"influence_residual": 0.001, "edit_residual": 0.001}, "solved", "green"),
+        ({"edit_residual": 0.1}, "solved", "amber"),
+        ({"influence_residual": 0.9}, "solved", "red"),
+        ({"influence_residual": float("nan")}, "solved", "red"),
+        ({"drift": 0.0}, "trained", "green"),
+        ({"drift": -0.3, "surrogate_before": 1.0}, "trained", "amber"),
+        ({"drift": 0.6, "surrogate_before": 1.0}, "trained", "red"),
+        ({"drift": 0.6, "surrogate_before": 0.0}, "trained", "red"),
+        (moved(predicted=0, actual=0.1), "move as", "green"),
+        (moved(predicted=0, actual=0.8), "move as", "amber"),
+        (moved(predicted=0, actual=1.1), "move as", "red"),
+        (moved(predicted=1, actual=1), "move as", "red"),
+    ],
+)
+def test_verdicts_follow_the_diagnostics(
+    changes: dict[str, float], check: str, expected: str
+) -> None:
+    fitted, validation, test = compared("binary")
+    changed = copy.copy(fitted)
+    changed.diagnostics_ = fitted.diagnostics_ | changes
+    assert verdict(checks(changed, validation, test), check) == expected
+
+
+def test_verdicts_follow_the_audits(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted, validation, test = compared("binary")
+    assert verdict(checks(fitted, validation, None), "played no part") == "amber"
+    worse = copy.deepcopy(test)
+    worse.after.metrics.loc["demographic_parity_difference", "value"] = 0.99
+    worse.after.metrics.loc["accuracy", "value"] = 0.1
+    worse.after.metrics.loc["equal_opportunity_difference", "low"] = 0.99
+    found = checks(fitted, validation, worse)
+    assert verdict(found, "played no part") == "red"
+    assert verdict(found, "cost") == "red"
+    assert verdict(found, "other gaps") == "amber"
+    assert checks_module.worst(found) == "red"
+    for size, expected in ((1, "green"), (20, "amber"), (100, "red")):
+        monkeypatch.setattr(checks_module, "SMALL_CELL", size)  # the smallest group has about 95
+        assert verdict(checks(fitted, validation, test), "large enough") == expected
+
+
+def test_a_million_rows_stay_small(tmp_path: Path) -> None:
+    rows, rng = 1_000_000, np.random.default_rng(0)
+    fitted = copy.copy(make_case("binary").fitted)
+    fitted.influence_ = rng.normal(size=rows)
+    fitted.dropped_ = harmful_rows(fitted, 50_000)
+    X = pd.DataFrame({"text": pd.Categorical(rng.choice(["x" * 300, "y"], rows))})
+    X["id"], X["amount"] = np.arange(rows), rng.normal(size=rows)
+    path = write_report(fitted, tmp_path / "large.html", X=X, y=rng.integers(0, 2, rows))
+    assert path.stat().st_size < 2_000_000  # the charting library alone is 0.9 MB
+    text = path.read_text()
+    assert text.count("<tr>") < 600
+    np.testing.assert_array_equal(
+        harmful_rows(fitted, 200), np.argsort(-fitted.influence_, kind="stable")[:200]
+    )
+
+
+@pytest.mark.parametrize("kind", ["tensor", "list", "mapping", "image", "frame of text"])
+def test_rows_in_any_form_are_listed_or_passed_over(tmp_path: Path, kind: str) -> None:
+    case = make_case("binary")
+    X = case.arguments["X"]
+    given: Any = {
+        "tensor": torch.tensor(X),
+        "list": ["a comment <b>"] * len(X),
+        "mapping": {"a": X, "b": X},
+        "image": X[:, :, None, None],
+        "frame of text": pd.DataFrame({"x": [["a list"]] * len(X), "label": pd.NA}),
+    }[kind]
+    text = write_report(case.fitted, tmp_path / "page.html", X=given).read_text()
+    assert text.count("<tbody>") > 5
+    assert ("a comment &lt;b&gt;" in text) == (kind == "list")
+
+
+def test_feature_names_are_taken_where_given(tmp_path: Path) -> None:
+    case = make_case("binary")
+    names = ["age", "income", "debt", "years"]
+    path = tmp_path / "named.html"
+    write_report(case.fitted, path, **case.arguments, feature_names=names)
+    assert all(f'<button type="button">{name}</button>' in path.read_text() for name in names)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"X": np.zeros((3, 4))}, "`X` must be the 240 rows that `fit` was given.*got 3 rows"),
+        ({"y": [1, 2]}, "`y` must have one"),
+        ({"y_test": None}, "pass `X_test`, `y_test`.*got no `y_test`"),
+        ({"y_test": np.full(240, 7)}, r"`y_test` must hold the labels that the model knows.*\[7\]"),
+        ({"X_test": np.zeros((240, 9))}, "`X_test` must have as many columns"),
+        ({"sensitive_features_test": ["a"]}, "`sensitive_features_test` must have one row"),
+        ({"sensitive_features": ["a"]}, "`sensitive_features` must have one row"),
+        ({"feature_names": ["a"]}, "`feature_names` must name the 4 columns"),
+        ({"top_rows": 0}, "`top_rows` must be a whole number of at least 1"),
+    ],
+)
+def test_wrong_input_is_named_and_nothing_is_written(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    case = make_case("binary")
+    with pytest.raises(InvalidInputError, match=message):
+        write_report(case.fitted, tmp_path / "page.html", **(case.arguments | changes))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_replaced_only_when_told_to(tmp_path: Path) -> None:
+    case, path = make_case("unedited"), tmp_path / "page.html"
+    path.write_text("years of work")
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        write_report(case.fitted, path, **case.arguments)
+    assert path.read_text() == "years of work"
+    write_report(case.fitted, path, **case.arguments, overwrite=True)
+    assert "Fairness report" in path.read_text()
+
+
+def test_no_name_from_data_reaches_the_file_unescaped(tmp_path: Path) -> None:
+    case = make_case("hostile")
+    text = write_report(case.fitted, tmp_path / "page.html", **case.arguments).read_text()
+    for value in HOSTILE[:6]:
+        assert value not in text
+    assert "{{ 7 * 7 }}" in text  # text from data is never taken for a template
+    assert len(re.findall(r"<script>", text)) == 2
+    assert "Content-Security-Policy" in text
+
+
+def test_json_in_a_script_element_cannot_end_it() -> None:
+    text = script_json({"<a>": ["</script>", "<!--", "\u2028\u2029", "&amp;"]})
+    assert not set("<>&\u2028\u2029") & set(text)

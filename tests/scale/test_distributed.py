@@ -1,0 +1,214 @@
+"""Several processes give what one gives; those that disagree are told so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairij.distributed import Shard, check_agreement, shared_seed, start, whole_column
+from fairij.errors import InvalidInputError
+
+HERE = Path(__file__).parents[1]
+WORKER = """
+import json, sys, warnings
+from pathlib import Path
+sys.path.insert(0, {here!r})
+warnings.simplefilter("ignore")
+import numpy as np, torch
+from fairij import FairIJ, Grid
+from fairij.distributed import Shard, start
+from fairij.errors import FairIJError
+from biased import L2, fair, fitted, problem
+
+torch.set_num_threads(1)
+rank, D = start(), problem()
+size = torch.distributed.get_world_size()
+out = Path(sys.argv[1])
+
+
+def model(kind):
+    if kind == "torch":
+        return fitted(dtype=torch.float64)
+    if kind == "linear":
+        from sklearn.linear_model import LogisticRegression
+        return LogisticRegression(C=0.5).fit(D.X.astype(float), D.y)
+    import lightgbm
+    kind = lightgbm.LGBMClassifier(n_estimators=5, num_leaves=4, verbose=-1, n_jobs=1)
+    return kind.fit(D.X.astype(float), D.y)
+
+
+def own(values):
+    n = len(values)
+    return values[n * rank // size : n * (rank + 1) // size]
+
+
+def run(kind, sharded_validation=False, **settings):
+    settings = {{"search": Grid(points=5, scales=(1.0, 3.0))}} | settings
+    given = {{"X_val": D.X_val.astype(float), "y_val": D.y_val}}
+    given["sensitive_features_val"] = D.sex_val
+    if sharded_validation:
+        given = {{name: own(values) for name, values in given.items()}}
+        given["X_val"] = Shard(given["X_val"])
+    rows = Shard.of(D.X.astype(float))
+    fair = FairIJ(model(kind), verbose=False, weight_decay=L2, **settings)
+    fair.fit(rows, own(D.y), sample_weight=own(np.linspace(1, 2, len(D.y))), **given)
+    return {{
+        "influence": fair.influence_.tolist(),
+        "delta": fair.edit_.delta.double().tolist(),
+        "gap": fair.candidates_["gap"].tolist(),
+        "dropped": fair.dropped_.tolist(),
+        "data": fair.edit_.data,
+    }}
+
+{body}
+if rank == 0:
+    out.write_text(json.dumps(result))
+"""
+
+
+def launch(tmp_path: Path, processes: int, body: str) -> Any:
+    script, out = tmp_path / "worker.py", tmp_path / f"out-{processes}.json"
+    script.write_text(WORKER.format(here=str(HERE), body=body))
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
+    done = subprocess.run(
+        [*command, "--master-port=0", "--standalone", str(script), str(out)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert out.exists(), done.stderr[-3000:]
+    return json.loads(out.read_text())
+
+
+ALL = """
+result = {kind: run(kind) for kind in ("torch", "linear", "trees")}
+result["validation"] = run("torch", True, validation="cross_fit")
+for solver in ("woodbury", "neumann", "printed_woodfisher", "exact"):
+    result[solver] = run("torch", solver=solver)
+result["fisher"] = run("torch", curvature="empirical_fisher", damping=(0.01, 0.1))
+"""
+
+
+@pytest.mark.slow
+def test_one_two_and_four_processes_agree(tmp_path: Path) -> None:
+    one, *others = (launch(tmp_path, processes, ALL) for processes in (1, 2, 4))
+    for other in others:
+        for case, expected in one.items():
+            found = other[case]
+            assert found["data"] == expected["data"], case
+            compared = ["influence", "delta"]
+            if case == "trees":  # rows in the same leaves have one score, and rounding orders them
+                compared = ["influence"]
+            else:
+                assert found["dropped"] == expected["dropped"], case
+                np.testing.assert_allclose(found["gap"], expected["gap"], rtol=1e-6, err_msg=case)
+            for name in compared:
+                left, right = np.array(found[name]), np.array(expected[name])
+                assert np.abs(left - right).max() <= 1e-6 * np.abs(right).max(), (case, name)
+
+
+QUICK = """
+result = run("torch", True)
+problems = {}
+for what in ("model", "rows", "settings", "value", "empty"):
+    try:
+        given = {"X_val": D.X_val, "y_val": D.y_val, "sensitive_features_val": D.sex_val}
+        module, X, settings = fitted(), D.X[:120].copy(), {}
+        if what == "model" and rank:
+            module = __import__("copy").deepcopy(module)
+            with torch.no_grad():
+                module[0].bias += 1
+        if what == "rows" and rank:
+            given["X_val"] = D.X_val + 1
+        if what == "settings":
+            settings = {"damping": 0.01 + rank}
+        if what == "value" and rank:
+            X[3, 1] = np.nan
+        if what == "empty" and rank:
+            X = X[:0]
+        fair(module, **settings).fit(Shard(X), D.y[: len(X)], **given)
+    except FairIJError as error:
+        problems[what] = str(error)
+result["problems"] = problems
+"""
+
+
+def test_two_processes(tmp_path: Path) -> None:
+    two = launch(tmp_path, 2, QUICK)
+    import torch
+
+    from biased import L2, fitted, problem
+    from fairij import FairIJ, Grid
+
+    data = problem()
+    model = fitted(dtype=torch.float64)
+    one = FairIJ(model, verbose=False, weight_decay=L2, search=Grid(points=5, scales=(1.0, 3.0)))
+    data.fit(
+        one,
+        X=data.X.astype(float),
+        X_val=data.X_val.astype(float),
+        sample_weight=np.linspace(1, 2, 240),
+    )
+    np.testing.assert_allclose(two["influence"], one.influence_, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(two["delta"], one.edit_.delta, rtol=1e-5, atol=1e-9)
+    assert two["dropped"] == one.dropped_.tolist()
+    problems = two["problems"]
+    assert "All processes must have the same parameters, but process 1 has" in problems["model"]
+    assert "the same validation rows" in problems["rows"]
+    assert "the same settings" in problems["settings"]
+    assert "load the same model, rows and settings on each" in problems["settings"]
+    assert "On process 1: `X` must be finite: row 3, column 1 holds nan" in problems["value"]
+    assert "On process 1: Every process needs at least one row" in problems["empty"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own_validation", [True, False])
+def test_the_command_line_under_torchrun(tmp_path: Path, own_validation: bool) -> None:
+    import lightgbm
+    import pandas as pd
+
+    from biased import problem
+
+    data = problem()
+    for part in ("", "_val"):
+        table = pd.DataFrame(getattr(data, f"X{part}"), columns=list("abcd"))
+        table["y"], table["sex"] = getattr(data, f"y{part}"), getattr(data, f"sex{part}")
+        table.to_csv(tmp_path / f"rows{part}.csv", index=False)
+    rows = pd.read_csv(tmp_path / "rows.csv")
+    model = lightgbm.LGBMClassifier(n_estimators=5, num_leaves=4, verbose=-1, n_jobs=1)
+    model.fit(rows[list("abcd")], rows["y"]).booster_.save_model(tmp_path / "model.txt")
+    asked = ["influence", "--model", "model.txt", "--train", "rows.csv"]
+    asked += ["--label", "y", "--sensitive", "sex"]
+    asked += ["--validation", "rows_val.csv"] if own_validation else []
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "fairij"]
+    for command, out in ((["-m", "fairij"], "one.csv"), (launch, "two.csv")):
+        done = subprocess.run(
+            [sys.executable, *command, *asked, "--out", out],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.stdout.count("Wrote the scores of 240 rows") == 1
+    one, two = (pd.read_csv(tmp_path / name) for name in ("one.csv", "two.csv"))
+    largest = one["influence"].abs().max()
+    np.testing.assert_allclose(two["influence"], one["influence"], atol=1e-6 * largest)
+
+
+def test_one_process_needs_nothing() -> None:
+    assert start() == 0
+    assert shared_seed(7) == 7
+    check_agreement(lambda: pytest.fail("nobody to agree with"))
+    assert whole_column(np.zeros((2, 2)), [1, 2]) == [1, 2]
+    with pytest.raises(InvalidInputError, match="start them with `torchrun`"):
+        Shard(np.zeros((2, 2)))

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fairij.errors import InvalidInputError
+from fairij.studies.driver import Study, StudyError, Unit, load_records, run_study
+from fairij.studies.records import append_unit, cut_torn_end, read_records, sole_writer
+
+
+def work(number: int, log: str) -> list[dict[str, object]]:
+    with open(log, "a") as file:
+        file.write(f"{number}\n")
+    return [
+        {"part": part, "value": np.float64(number + part), "threads": torch.get_num_threads()}
+        for part in range(3)
+    ]
+
+
+def fail_where_marked(number: int, marker: str) -> list[dict[str, object]]:
+    if number == 1 and os.path.exists(marker):
+        raise ValueError("the marked one")
+    return [{"value": number}]
+
+
+def die(number: int) -> list[dict[str, object]]:
+    if number == 0:
+        os._exit(3)
+    return [{"value": number}]
+
+
+def nothing_to_draw(frame: pd.DataFrame, folder: Path) -> None:
+    return None
+
+
+def study_of(function: Callable[..., object], n: int = 4, **arguments: object) -> Study:
+    def units(quick: bool) -> list[Unit]:
+        return [
+            Unit({"number": i, "method": "a"}, function, {"number": i, **arguments})
+            for i in range(1 if quick else n)
+        ]
+
+    return Study("sums", units, nothing_to_draw)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_every_unit_is_recorded_once_with_its_key_and_seconds(
+    tmp_path: Path, processes: int
+) -> None:
+    heard: list[tuple[str, int, int]] = []
+    study = study_of(work, log=str(tmp_path / "log"))
+    frame = run_study(
+        study,
+        tmp_path / "out",
+        processes=processes,
+        progress=lambda *said: heard.append(said),
+    )
+    assert sorted(frame["value"]) == sorted(n + p for n in range(4) for p in range(3))
+    assert set(frame["threads"]) == {1}
+    assert {"study", "version", "number", "method", "seconds", "unit_cpu_seconds"} <= set(frame)
+    assert heard[0] == ("sums", 0, 4)
+    assert heard[-1] == ("sums", 4, 4)
+    run_study(study, tmp_path / "out", processes=processes)
+    assert len((tmp_path / "log").read_text().split()) == 4
+
+
+def test_a_stopped_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    study = study_of(work, log=str(tmp_path / "log"))
+    run_study(study, tmp_path, only=lambda unit: unit.key["number"] != 2)
+    frame = run_study(study, tmp_path)
+    assert (tmp_path / "log").read_text().split() == ["0", "1", "3", "2"]
+    assert sorted(frame["number"].unique()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("cut", [1, 30, 200, 330, 600])
+def test_a_unit_torn_anywhere_is_cut_off_and_done_again(tmp_path: Path, cut: int) -> None:
+    """Also between its lines, where every line that is left is whole by itself."""
+    study = study_of(work, log=str(tmp_path / "log"))
+    whole = run_study(study, tmp_path)
+    results = tmp_path / "results.jsonl"
+    content = results.read_bytes()
+    last = content.index(b'"number": 3')
+    start = content.rindex(b"\n", 0, last) + 1
+    results.write_bytes(content[: start + cut])
+    assert len(content) > start + cut
+    assert len(load_records(tmp_path)) == 9
+    again = run_study(study, tmp_path)
+    assert (tmp_path / "log").read_text().split() == ["0", "1", "2", "3", "3"]
+    columns = ["number", "part", "value"]
+    pd.testing.assert_frame_equal(again[columns], whole[columns])
+
+
+def test_a_unit_torn_between_two_lines_is_not_taken_for_whole(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    append_unit(path, [{"unit": "a", "x": 1}])
+    size = path.stat().st_size
+    append_unit(path, [{"unit": "b", "x": 1}, {"unit": "b", "x": 2}])
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    assert [record["unit"] for record in read_records(path)] == ["a"]
+    assert cut_torn_end(path) > 0
+    assert path.stat().st_size == size
+    assert cut_torn_end(path) == 0
+
+
+def test_damage_in_the_middle_is_not_cut_off_but_told(tmp_path: Path) -> None:
+    study = study_of(work, log=str(tmp_path / "log"))
+    run_study(study, tmp_path)
+    results = tmp_path / "results.jsonl"
+    lines = results.read_bytes().splitlines(keepends=True)
+    results.write_bytes(b"".join([lines[0], b"{broken\n", *lines[2:]]))
+    before = results.read_bytes()
+    with pytest.raises(InvalidInputError, match="Line 2"):
+        run_study(study, tmp_path)
+    assert results.read_bytes() == before
+
+
+def test_a_failed_unit_does_not_stop_the_others_and_can_be_tried_again(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    marker.touch()
+    study = study_of(fail_where_marked, marker=str(marker))
+    with pytest.raises(StudyError, match=r"1 of the 4 units[\s\S]*the marked one"):
+        run_study(study, tmp_path / "out")
+    assert sorted(load_records(tmp_path / "out")["value"]) == [0, 2, 3]
+    marker.unlink()
+    assert sorted(run_study(study, tmp_path / "out")["value"]) == [0, 1, 2, 3]
+
+
+def test_a_worker_that_dies_is_reported_and_others_take_over(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="BrokenProcessPool"):
+        run_study(study_of(die, n=5), tmp_path, processes=2)
+    assert {2, 3, 4} <= set(load_records(tmp_path)["value"])
+
+
+def test_quick_records_are_kept_apart(tmp_path: Path) -> None:
+    study = study_of(work, log=str(tmp_path / "log"))
+    assert len(run_study(study, tmp_path, quick=True)) == 3
+    assert len(run_study(study, tmp_path)) == 12
+
+
+def test_two_units_with_one_key_are_refused(tmp_path: Path) -> None:
+    study = Study("twice", lambda quick: [Unit({"a": 1}, die)] * 2, nothing_to_draw)
+    with pytest.raises(InvalidInputError, match="key of its own"):
+        run_study(study, tmp_path)
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    study = study_of(work, log=str(tmp_path / "log"))
+    with sole_writer(tmp_path), pytest.raises(InvalidInputError, match="another run"):
+        run_study(study, tmp_path)
+    assert len(run_study(study, tmp_path)) == 12
+
+
+def test_no_value_that_json_lacks_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    with pytest.raises(ValueError, match="JSON"):
+        append_unit(path, [{"unit": "a", "x": float("nan")}])
+    assert not path.exists()
+    append_unit(path, [{"unit": "a", "x": np.int64(3), "y": np.bool_(True)}])
+    assert json.loads(path.read_text())["y"] is True

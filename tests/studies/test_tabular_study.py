@@ -1,0 +1,222 @@
+"""The quick form of the Adult study, from units to README, on the real files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fairij.datasets import Split, Splits
+from fairij.errors import InvalidInputError
+from fairij.fairness.metrics import demographic_parity_difference
+from fairij.studies import get_study, load_records, redraw, reproduce, run_study
+from fairij.studies.driver import RESULTS
+from fairij.studies.tabular import trial as trial_module
+from fairij.studies.tabular.config import QUICK, Effort, Table
+from fairij.studies.tabular.editing import edited_models, fitted, search
+from fairij.studies.tabular.methods import COMPARED, EDITED
+from fairij.studies.tabular.summary import ON_EDIT
+from fairij.studies.tabular.trial import CONSTRAINTS, MEASURES, base_model, load_trial
+
+FACTS = {
+    "study", "version", "seed", "method", "constraint", "parameter", "value", "data",
+    "data_source", "n_train", "n_validation", "n_test", "group_is_feature", "seconds",
+    "unit_cpu_seconds",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("adult") / "study"
+    reproduce("adult", folder, quick=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def records(folder: Path) -> pd.DataFrame:
+    return load_records(folder, quick=True)
+
+
+def test_every_method_has_records_for_every_constraint_that_it_supports(
+    records: pd.DataFrame,
+) -> None:
+    expected = {("ERM", None)}
+    for method in COMPARED.values():
+        names = [method.label, *([method.on_edit] if method.on_edit else [])]
+        expected |= {
+            (name, c) for name in names for c in method.face.constraints if c in CONSTRAINTS
+        }
+    expected |= {(form.label, c) for form in EDITED.values() for c in form.surrogates}
+    rows = records[records["kind"] == "trade_off"]
+    found = set(zip(rows["method"], rows["constraint"].astype(object), strict=True))
+    assert {(m, None if pd.isna(c) else c) for m, c in found} == expected
+    assert {"GapReg-IJ", "FairMixup-IJ", "HGR-IJ", "FST-IJ", "HPS-IJ"} == set(ON_EDIT.values())
+
+
+def test_records_are_complete(records: pd.DataFrame) -> None:
+    assert set(records.columns) >= FACTS
+    measured = [f"{part}_{name}" for part in ("validation", "test") for name in MEASURES]
+    assert records[measured].notna().all(axis=None)
+    rows = records[records["kind"] == "trade_off"]
+    assert rows[["needs_group", "refits", "randomised"]].notna().all(axis=None)
+    assert set(rows.loc[rows["needs_group"].astype(bool), "method"]) == {
+        "HPS", "HPS-IJ", "RelaxedThresholds",
+    }  # fmt: skip
+    assert not records["group_is_feature"].any()
+    learners = rows.groupby("method")["learner"].first()
+    assert learners["ExponentiatedGradient"] == "logistic regression on the hidden layer"
+
+
+def test_all_methods_of_a_seed_start_from_the_same_model(records: pd.DataFrame) -> None:
+    measured = [f"test_{name}" for name in MEASURES]
+    base = records.loc[records["method"] == "ERM", measured].iloc[0]
+    zero = records[(records["method"].isin(["GapReg", "HGR"])) & (records["value"] == 0)]
+    assert len(zero) == 6
+    assert (zero[measured] == base).all(axis=None)
+    assert len(set(records["split_fingerprint"])) == 1
+
+
+def test_a_torn_study_ends_with_the_same_figures(
+    folder: Path, records: pd.DataFrame, tmp_path: Path
+) -> None:
+    """The cut falls into the lines of a Fair-IJ unit, which is the last one kept in part."""
+    lines = (folder / RESULTS).read_bytes().splitlines(keepends=True)
+    last = max(i for i, line in enumerate(lines) if b'"work": "Fair-IJ"' in line)
+    (tmp_path / RESULTS).write_bytes(b"".join(lines[:last]) + lines[last][:40])
+    heard: list[int] = []
+    again = run_study(
+        get_study("adult"), tmp_path, quick=True, progress=lambda _, done, total: heard.append(done)
+    )
+    assert len(heard) < 20  # units that were recorded are not done again
+    columns = ["method", "constraint", "value", *(f"test_{name}" for name in MEASURES)]
+    keys = ["work", "constraint", "method", "value"]
+    pd.testing.assert_frame_equal(
+        again.sort_values(keys)[columns].reset_index(drop=True),
+        records.sort_values(keys)[columns].reset_index(drop=True),
+    )
+
+
+def test_readme_and_figures_are_drawn_from_records_alone(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        pytest.fail("drawing must not read data")
+
+    monkeypatch.setattr("fairij.studies.adult.adult_splits", refuse)
+    shutil.copy(folder / RESULTS, tmp_path / RESULTS)
+    redraw("adult", tmp_path, quick=True)
+    drawn = {path.name for path in tmp_path.iterdir()}
+    stems = ("trade-off", "trade-off-error-bars", "influence", "refits")
+    assert drawn == {RESULTS, "README.md", *(f"{s}.{e}" for s in stems for e in ("svg", "png"))}
+    text = (tmp_path / "README.md").read_text()
+    assert text == (folder / "README.md").read_text()
+    for name in (*COMPARED, *EDITED, *ON_EDIT.values()):
+        assert f"| {name} |" in text or f"| *{name}*" in text
+    assert "quick form" in text
+    assert "nan" not in text.lower().replace("nance", "")
+    svg = (tmp_path / "trade-off.svg").read_text()
+    assert "Fair-IJ" in svg
+    assert "ERM" in svg
+
+
+TRAINED = Effort(300, 1, None, None, ())
+
+
+class Rows:
+    """A table that is at hand: the label is easier to tell in one group."""
+
+    def splits(self, seed: int) -> Splits:
+        rng = np.random.default_rng(seed)
+
+        def part(n: int) -> Split:
+            s = rng.integers(0, 2, n)
+            X = rng.standard_normal((n, 6)).astype(np.float32)
+            X[:, 0] += 0.8 * s
+            y = (X[:, 0] + X[:, 1] + 0.5 * rng.standard_normal(n) > 0.5).astype(np.float32)
+            return Split(X, y, s.astype(np.int64))
+
+        names = tuple(f"x{i}" for i in range(6))
+        return Splits(part(1200), part(600), part(600), names, ("a", "b"), "s", False, seed)
+
+    def source(self) -> str:
+        return "drawn"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table("drawn", Rows(), str(tmp_path / "cache"))
+
+
+@pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
+def test_picked_edits_are_those_that_fairij_itself_returns(table: Table) -> None:
+    """The cheap way from one table of candidates against a fit of its own."""
+    trial = load_trial(table, TRAINED, 3)
+    searched = search(trial, dampings=(1e-2,), constraints="demographic_parity")
+    (pick,) = searched.picks((1.0,))
+    (edited,) = edited_models(trial, searched, [pick])
+    own = fitted(trial, constraints="demographic_parity", damping=1e-2)
+    assert pick.k == len(own.dropped_) > 0
+    X = torch.from_numpy(trial.splits.test.X)
+    torch.testing.assert_close(edited(X), own.estimator_(X), rtol=2e-3, atol=2e-3)
+    assert (edited(X) - trial.model(X)).abs().max() > 0.05
+
+
+@pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
+def test_budgets_are_kept_and_the_gap_falls_with_them(table: Table) -> None:
+    trial = load_trial(table, TRAINED, 3)
+    searched = search(trial, dampings=(1e-2, 1e-1), constraints="demographic_parity")
+    frame, gaps = searched.candidates, []
+    for pick in searched.picks((0.0, 0.01, 0.03, 1.0)):
+        same = (frame["k"] == pick.k) & (frame["scale"] == pick.scale)
+        row = frame[same & (frame["damping"] == pick.damping)].iloc[0]
+        assert row["accuracy"] >= frame["accuracy"][0] - pick.budget - 1e-9
+        gaps.append(row["gap"])
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[-1] == frame["gap"].min() < gaps[0]
+
+
+def test_measures_are_those_of_the_metrics(table: Table) -> None:
+    trial = load_trial(table, QUICK, 3)
+    predictor = trial.as_predictor(trial.model)
+    test = trial.splits.test
+    expected = demographic_parity_difference(
+        test.y, predictor.predict(test.X), sensitive_features=test.s
+    )
+    assert trial.measured(predictor)["test_demographic_parity"] == pytest.approx(expected)
+
+
+def test_the_base_model_is_trained_once_and_a_damaged_file_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splits, calls = Rows().splits(0), []
+    train: Callable[..., Any] = trial_module.train_mlp
+    monkeypatch.setattr(
+        trial_module, "train_mlp", lambda *a, **k: calls.append(1) or train(*a, **k)
+    )
+    X = torch.from_numpy(splits.test.X)
+    outputs = [base_model(splits, 0, 2, tmp_path)(X) for _ in range(2)]
+    assert len(calls) == 1
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    outputs.append(base_model(splits, 0, 2, tmp_path)(X))
+    assert len(calls) == 2
+    assert all(torch.equal(outputs[0], other) for other in outputs[1:])
+    base_model(splits, 1, 2, tmp_path)
+    assert len(calls) == 3  # another seed is another model
+
+
+def test_coverage_needs_a_file_that_is_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="parquet file"):
+        get_study("coverage", path=tmp_path)
+
+
+def test_an_unknown_study_is_named_with_those_that_exist() -> None:
+    with pytest.raises(InvalidInputError, match="two-moons"):
+        get_study("moons")

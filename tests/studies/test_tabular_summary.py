@@ -1,0 +1,133 @@
+"""Choices, fronts, verdicts and labels on records whose answers are known."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairij.studies.palette import spread_out
+from fairij.studies.tabular.claims import front_against_gapreg, lower_disparity
+from fairij.studies.tabular.config import QUICK, WHOLE
+from fairij.studies.tabular.summary import Front, accuracy_at_equal_gap, chosen, curves
+
+GAP = "demographic_parity"
+
+
+def record(
+    method: str, value: float | None, accuracy: float, gap: float, seed: int = 20, **other: float
+) -> dict[str, object]:
+    return {
+        "kind": "trade_off",
+        "method": method,
+        "constraint": None if method == "ERM" else GAP,
+        "value": value,
+        "seed": seed,
+        "needs_group": False,
+        "data": "made up",
+        "test_accuracy": accuracy,
+        f"test_{GAP}": gap,
+        "validation_accuracy": accuracy,
+        f"validation_{GAP}": gap,
+    } | other
+
+
+def made_up(shift: float = 0.0, seeds: tuple[int, ...] = (20, 21, 22, 23)) -> pd.DataFrame:
+    """GapReg from (0.20, 0.85) to (0.00, 0.83); Fair-IJ ``shift`` less accurate at every gap."""
+    rows = []
+    for seed in seeds:
+        rows.append(record("ERM", None, 0.85, 0.2, seed))
+        for strength, share in ((0.0, 0.0), (1.0, 0.5), (2.0, 1.0)):
+            rows.append(record("GapReg", strength, 0.85 - 0.02 * share, 0.2 - 0.2 * share, seed))
+        for budget, share in ((0.0, 0.0), (0.5, 0.6), (1.0, 1.0)):
+            rows.append(
+                record("Fair-IJ", budget, 0.85 - shift - 0.02 * share, 0.2 - 0.2 * share, seed)
+            )
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(("shift", "agrees"), [(0.001, True), (0.004, True), (0.006, False)])
+def test_the_front_is_compared_at_equal_gap_between_its_settings(
+    shift: float, agrees: bool
+) -> None:
+    """GapReg's gap of 0.1 is none of Fair-IJ's, whose front is a straight line there."""
+    records = made_up(shift)
+    difference = accuracy_at_equal_gap(records, "Fair-IJ", "GapReg", GAP)["difference"]
+    np.testing.assert_allclose(difference, -shift, atol=1e-12)
+    verdict = front_against_gapreg(records, "Fair-IJ", GAP)
+    assert verdict.agrees == ("agrees" if agrees else "does not agree")
+    assert f"{-100 * shift:+.2f} points" in verdict.found
+
+
+def test_gaps_that_are_not_reached_are_not_compared() -> None:
+    records = made_up()
+    records = records[~((records["method"] == "Fair-IJ") & (records["value"] == 1.0))]
+    frame = accuracy_at_equal_gap(records, "Fair-IJ", "GapReg", GAP)
+    assert frame["difference"].isna().tolist() == [True, False, False]
+    assert "1 of GapReg's settings" in front_against_gapreg(records, "Fair-IJ", GAP).found
+
+
+def test_a_front_leaves_out_settings_that_another_one_beats() -> None:
+    curve = pd.DataFrame(
+        {"method": "a", "gap": [0.0, 0.1, 0.2], "accuracy": [0.8, 0.7, 0.9], "value": [0, 1, 2]}
+    )
+    front = Front.of(curve, "a")
+    assert front.gap.tolist() == [0.0, 0.2]
+    np.testing.assert_allclose(front.at(np.array([-0.1, 0.1, 0.5])), [np.nan, 0.85, 0.9])
+
+
+def test_settings_are_chosen_on_validation_and_reported_on_test() -> None:
+    flattered = {f"validation_{GAP}": 0.0, "validation_accuracy": 0.84}
+    records = pd.DataFrame(
+        [
+            record("ERM", None, 0.85, 0.2),
+            record("GapReg", 1.0, 0.83, 0.05),
+            record("GapReg", 2.0, 0.70, 0.01),
+            record("GapReg", 3.0, 0.60, 0.15, **flattered),
+            record("HGR", 1.0, 0.70, 0.02),
+        ]
+    )
+    within = chosen(records, GAP, 0.02).set_index("method")
+    assert within.loc["GapReg", ["accuracy", "gap"]].tolist() == [0.60, 0.15]
+    assert within.loc["HGR", ["accuracy", "gap"]].tolist() == [0.85, 0.2]  # stays the base model
+    anyway = chosen(records, GAP, 1.0).set_index("method")
+    assert anyway.loc["HGR", "gap"] == 0.02
+
+
+def test_curves_are_means_and_deviations_over_seeds() -> None:
+    records = pd.DataFrame([record("ERM", None, 0.8, 0.2, 20), record("ERM", None, 0.9, 0.4, 21)])
+    row = curves(records, GAP).iloc[0]
+    assert row[["gap", "accuracy", "seeds"]].tolist() == pytest.approx([0.3, 0.85, 2])
+    assert row["gap_deviation"] == pytest.approx(np.std([0.2, 0.4], ddof=1))
+
+
+@pytest.mark.parametrize(
+    ("moved", "expected"), [(-0.01, "agrees"), (0.01, "does not agree"), (0.0, "does not agree")]
+)
+def test_lower_disparity_needs_a_clear_difference(moved: float, expected: str) -> None:
+    rng = np.random.default_rng(0)
+    rows = []
+    for seed in range(20, 30):
+        rows.append(record("ERM", None, 0.85, 0.2, seed))
+        gap = 0.05 + 0.002 * rng.standard_normal()
+        rows.append(record("GapReg", 1.0, 0.84, gap, seed))
+        rows.append(record("Fair-IJ", 1.0, 0.83, gap + moved, seed))
+    assert lower_disparity(pd.DataFrame(rows), GAP).agrees == expected
+
+
+@given(st.lists(st.floats(0, 300), max_size=14))
+def test_labels_are_moved_apart_in_order_and_stay_inside(places: list[float]) -> None:
+    moved = spread_out(places, 13, 0, 330)
+    ordered = [moved[i] for i in sorted(range(len(places)), key=lambda i: places[i])]
+    assert all(b - a > 12 for a, b in pairwise(ordered))
+    assert all(-1 <= place <= 331 for place in moved)
+
+
+def test_a_short_sweep_keeps_both_ends() -> None:
+    assert QUICK.thinned((1.0, 2.0, 3.0, 4.0)) == (1.0, 4.0)
+    assert QUICK.thinned((1.0,)) == (1.0,)
+    assert WHOLE.thinned((1.0, 2.0, 3.0)) == (1.0, 2.0, 3.0)

@@ -1,0 +1,87 @@
+"""Every format that is read, damaged in hundreds of ways: refused in words, never believed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from biased import fair, problem
+from fairij import Edit
+from fairij.errors import CorruptEditError, InvalidInputError
+from fairij.models.sources import ArrowSource
+from fairij.sealed import read_sealed, write_sealed
+
+
+def damaged(content: bytes, rng: np.random.Generator) -> bytes:
+    """Cut, flip a bit, lengthen, or overwrite a part."""
+    kind, place = int(rng.integers(4)), int(rng.integers(len(content)))
+    if kind == 0:
+        return content[:place]
+    if kind == 1:
+        return (
+            content[:place]
+            + bytes([content[place] ^ (1 << rng.integers(8))])
+            + content[place + 1 :]
+        )
+    if kind == 2:
+        return content + rng.bytes(int(rng.integers(1, 40)))
+    length = int(rng.integers(1, 30))
+    return content[:place] + rng.bytes(length) + content[place + length :]
+
+
+def test_damaged_edits(tmp_path: Path) -> None:
+    edit = problem().fit(fair()).edit_
+    path = edit.save(tmp_path / "edit")
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    refused = 0
+    for _ in range(400):
+        bad = damaged(whole, rng)
+        path.write_bytes(bad)
+        if bad != whole:
+            with pytest.raises(CorruptEditError, match="does not hold a valid edit"):
+                Edit.load(path)
+            refused += 1
+    assert refused > 350
+    path.write_bytes(whole)
+    assert torch.equal(Edit.load(path).delta, edit.delta)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_damaged_tables(tmp_path: Path, kind: str) -> None:
+    """Data pages carry no seal of their own, so only the kind of error is looked at."""
+    table = pd.DataFrame(np.arange(300.0).reshape(100, 3), columns=list("abc"))
+    path = tmp_path / f"rows.{kind}"
+    table.to_parquet(path) if kind == "parquet" else table.to_feather(path)
+    whole, rng, refused = path.read_bytes(), np.random.default_rng(1), 0
+    for _ in range(250):
+        path.write_bytes(damaged(whole, rng))
+        try:
+            source = ArrowSource(path, list("abc"))
+            for part in source.chunks(40):
+                assert part.shape[1] == 3
+            source.column("a")
+        except InvalidInputError:
+            refused += 1
+    assert refused > 30
+
+
+def test_sizes_are_checked_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    write_sealed(path, {"value": torch.ones(5)}, {"format": "f"})
+    header, tensors = read_sealed(path, "f")
+    assert header["format"] == "f"
+    assert torch.equal(tensors["value"], torch.ones(5))
+    with pytest.raises(ValueError, match="its format is 'f', not 'g'"):
+        read_sealed(path, "g")
+    monkeypatch.setattr("fairij.sealed.LARGEST_FILE", 100)
+    with pytest.raises(ValueError, match="more than the 100 that are allowed"):
+        read_sealed(path, "f")
+    path.write_bytes((2**62).to_bytes(8, "little") + b"{}")
+    with pytest.raises(ValueError, match="header is longer than"):
+        read_sealed(path, "f")

@@ -1,0 +1,235 @@
+"""Searches that reweight rows: against closed forms, dense solves and the models they return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LinearRegression
+from torch import nn
+
+from fairij import FairIJ, Path, Reweight
+from fairij.errors import InvalidInputError
+from fairij.fairness import encode_groups
+from fairij.fairness.constraints import CONSTRAINTS
+from fairij.losses import get_loss
+from fairij.models import adapt
+from reference import CASES, make_case
+
+RATES = ("demographic_parity", "equal_opportunity", "equalized_odds", "equalized_odds_balanced")
+
+
+def regression(seed: int = 0) -> tuple[Any, ...]:
+    rng = np.random.default_rng(seed)
+    s = rng.integers(0, 2, 300)
+    X = rng.normal(size=(300, 4)) + 0.8 * s[:, None]
+    y = X @ [1.0, -0.5, 0.3, 0.0] + 0.5 * s + 0.3 * rng.normal(size=300)
+    return LinearRegression().fit(X[:200], y[:200]), X[:200], y[:200], X[200:], y[200:], s[200:]
+
+
+def biased(seed: int = 0, rows: int = 600) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    s = rng.integers(0, 2, rows)
+    X = rng.normal(size=(rows, 3)) + np.stack([s, 0.3 * s, 0 * s], 1)
+    y = (X @ [1.0, 0.6, -0.8] + 0.5 * rng.normal(size=rows) > 0.4).astype(int)
+    return X.astype(np.float32), y, s
+
+
+def network(seed: int = 0) -> tuple[nn.Module, tuple[np.ndarray, ...]]:
+    X, y, s = biased(seed)
+    torch.manual_seed(seed)
+    module = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(module.parameters(), 0.02)
+    for _ in range(150):
+        optimizer.zero_grad()
+        z = module(torch.from_numpy(X[:400]))[:, 0]
+        nn.functional.binary_cross_entropy_with_logits(
+            z, torch.from_numpy(y[:400]).float()
+        ).backward()
+        optimizer.step()
+    return module, (X, y, s)
+
+
+def fit(module: Any, data: tuple[np.ndarray, ...], **settings: Any) -> FairIJ:
+    X, y, s = data
+    return FairIJ(module, verbose=False, **settings).fit(
+        X[:400], y[:400], X_val=X[400:], y_val=y[400:], sensitive_features_val=s[400:]
+    )
+
+
+# --- closed forms -----------------------------------------------------------------------------
+
+
+def test_a_path_of_a_linear_model_closes_a_linear_gap_step_by_step() -> None:
+    model, X, y, X_val, y_val, s = regression()
+    fair = FairIJ(
+        model,
+        constraints="mean_prediction",
+        search=Path(steps=5, beyond=0, tolerance=1e-12),
+        verbose=False,
+    ).fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=s)
+    table = fair.candidates_
+    whole = table["gap"][0]
+    assert table["scale"].tolist() == [1.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    np.testing.assert_allclose(table["gap"][1:], whole * (1 - table["scale"][1:]), atol=1e-6)
+
+
+def test_the_end_of_the_path_is_the_least_change_by_the_curvature() -> None:
+    model, X, y, X_val, y_val, s = regression()
+    fair = FairIJ(
+        model,
+        constraints="mean_prediction",
+        solver="exact",
+        search=Path(steps=4, beyond=0),
+        damping=0.1,
+        verbose=False,
+    ).fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=s)
+    design, held = (np.hstack([part, np.ones((len(part), 1))]) for part in (X, X_val))
+    H = design.T @ design / len(X) + 0.1 * np.eye(5)
+    gradient = held[s == 1].mean(0) - held[s == 0].mean(0)
+    theta = np.append(model.coef_, model.intercept_)
+    cheapest = np.linalg.solve(H, gradient)
+    expected = -cheapest * (gradient @ theta) / (gradient @ cheapest)
+    np.testing.assert_allclose(fair.moves_[-1], expected, rtol=1e-6, atol=1e-9)
+
+
+def test_reweighting_equals_a_dense_solve_of_the_weighted_gradients() -> None:
+    module, data = network()
+    module = module.double()
+    X, y, s = (torch.as_tensor(part) for part in data)
+    fair = fit(
+        module,
+        (data[0].astype(float), *data[1:]),
+        search=Reweight(scales=(0.5, 1.0)),
+        solver="exact",
+    )
+    case_z = lambda theta, rows: adapt(module).outputs(X[rows].double(), theta)  # noqa: E731
+    theta = adapt(module).theta
+    jacobian = adapt(module).linearize(X[:400].double()).rows(torch.arange(400))[:, 0]
+    p = torch.sigmoid(case_z(theta, slice(0, 400)))
+    H = jacobian.T @ (jacobian * (p * (1 - p))[:, None]) / 400 + 1e-2 * torch.eye(len(theta))
+    g = jacobian * (p - y[:400])[:, None]
+    weight = torch.as_tensor(fair.influence_).clamp_min(0)
+    direction = torch.linalg.solve(H, (weight[:, None] * g).sum(0))
+    moved = torch.as_tensor(fair.moves_[2])
+    assert float(torch.cosine_similarity(moved, direction, 0)) == pytest.approx(1, abs=1e-4)
+    # scale 1 is where a linear surrogate would be zero
+    mean = lambda t: torch.sigmoid(case_z(t, slice(400, 600)))  # noqa: E731
+    gap = lambda t: mean(t)[s[400:] == 1].mean() - mean(t)[s[400:] == 0].mean()  # noqa: E731
+    slope = (gap(theta + 1e-5 * moved) - gap(theta - 1e-5 * moved)) / 2e-5
+    assert float(slope) == pytest.approx(-float(gap(theta)), rel=1e-3)
+    np.testing.assert_allclose(fair.moves_[1], fair.moves_[2] / 2)
+
+
+# --- what the engine hands to a path ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_moved_linearisation_is_that_of_the_edited_model(name: str) -> None:
+    case = make_case(name)
+    editable = adapt(case.module)
+    by = 0.3 * torch.randn(
+        len(case.theta), generator=torch.Generator().manual_seed(3), dtype=torch.float64
+    )
+    moved = editable.linearize(case.X).moved(by / 2).moved(by / 2)
+    fresh = adapt(editable.edited(editable.theta + by)).linearize(case.X)
+    direction = torch.ones_like(by)
+    torch.testing.assert_close(moved.outputs, fresh.outputs)
+    torch.testing.assert_close(moved.jvp(direction), fresh.jvp(direction))
+    torch.testing.assert_close(moved.vjp(fresh.outputs), fresh.vjp(fresh.outputs))
+    index = torch.tensor([3, 1])
+    torch.testing.assert_close(
+        moved.restrict(index).jvp(direction), fresh.restrict(index).jvp(direction)
+    )
+
+
+@pytest.mark.parametrize("name", RATES)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_hard_gaps_have_the_value_of_the_metric_and_soft_gradients(name: str, classes: int) -> None:
+    generator = torch.Generator().manual_seed(5)
+    shape = (90,) if classes == 2 else (90, classes)
+    z = torch.randn(shape, generator=generator, dtype=torch.float64)
+    y = torch.randint(0, classes, (90,), generator=generator).double()
+    groups = encode_groups(np.arange(90) % 3)
+    loss = get_loss("binary_cross_entropy" if classes == 2 else "softmax_cross_entropy")
+    constraint = CONSTRAINTS[name]
+    parts = constraint.part_gradients(z, y, groups, loss, 1.0, hard=True)
+    from fairij.judging import Judge
+
+    table = Judge(None, y, groups, loss, constraint, classes)._table(z[None])
+    assert sum(value for value, _ in parts) == pytest.approx(
+        float(constraint.gap(z[None], y, groups, table)[0]), abs=1e-12
+    )
+    soft = constraint.part_gradients(z * 1e-9 + z, y, groups, loss, 1.0)
+    assert len(parts) == len(soft)
+    for (_, of_hard), (_, of_soft) in zip(parts, soft, strict=True):
+        assert bool(torch.isfinite(of_hard).all())
+        assert float(of_hard.abs().sum()) > 0
+        assert of_hard.shape == of_soft.shape
+
+
+# --- end to end -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("search", ["reweight", "path"])
+@pytest.mark.parametrize("validation", ["reuse", "split", "cross_fit"])
+def test_the_returned_model_is_the_chosen_candidate(search: str, validation: str) -> None:
+    module, data = network()
+    fair = fit(module, data, search=search, validation=validation, damping=(1e-2, 3e-2))
+    before, after = fair.candidates_["gap"][0], fair.candidates_["gap"][fair.chosen_]
+    assert before > 0.2
+    assert after < before / 2
+    assert len(fair.dropped_) == 0
+    z = adapt(fair.estimator_).outputs(data[0][400:]).numpy()
+    selected = [(z[data[2][400:] == g] > 0).mean() for g in (0, 1)]
+    whole = adapt(module).outputs(data[0][400:]).numpy()
+    at_first = [(whole[data[2][400:] == g] > 0).mean() for g in (0, 1)]
+    assert abs(selected[1] - selected[0]) < abs(at_first[1] - at_first[0]) / 2
+    if validation == "cross_fit":
+        assert fair.moves_ is None
+        return
+    assert fair.moves_.shape == (len(fair.candidates_), len(adapt(module).theta))
+    assert not fair.moves_[0].any()
+    np.testing.assert_allclose(
+        adapt(fair.estimator_).theta - adapt(module).theta, fair.moves_[fair.chosen_], atol=1e-6
+    )
+    if validation == "reuse":
+        assert abs(selected[1] - selected[0]) == pytest.approx(after)
+
+
+def test_a_path_with_fresh_curvature_takes_other_steps_than_one_without() -> None:
+    module, data = network()
+    fresh, first = (fit(module, data, search=Path(refresh=r)).moves_ for r in (1, None))
+    np.testing.assert_allclose(fresh[1], first[1])  # both begin alike
+    assert np.abs(fresh[-1] - first[-1]).max() > 1e-3
+
+
+def test_both_parts_of_the_odds_fall_along_a_path() -> None:
+    module, data = network()
+    fair = fit(module, data, search="path", constraints="equalized_odds_balanced")
+    table = fair.candidates_
+
+    def parts(row: int) -> list[float]:
+        return [
+            abs(table[f"{rate}[1]"][row] - table[f"{rate}[0]"][row])
+            for rate in ("true_positive_rate", "false_positive_rate")
+        ]
+
+    assert all(a < b / 2 for a, b in zip(parts(fair.chosen_), parts(0), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Path(steps=0), "`steps` and `refresh` must be whole numbers of at least 1"),
+        (lambda: Path(refresh=0), "got 20 and 0"),
+        (lambda: Path(beyond=-1), "`beyond` must be a share"),
+        (lambda: Reweight(scales=()), "`scales` must be one or more positive"),
+        (lambda: Reweight(scales=(0.0,)), "`scales` must be one or more positive"),
+    ],
+)
+def test_bad_settings(make: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message.replace("(", r"\(")):
+        make()

@@ -3,5 +3,4 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-
 sys.path.insert(0, str(Path(__file__).parent))  # these tests share `tiny`

@@ -10,11 +10,12 @@ import torch
 
 pytest.importorskip("transformers")
 
+from tiny import bert, t5, token_rows
+
 from fairij.errors import InvalidInputError
 from fairij.language import features, standardised
 from fairij.language.features import fingerprint
 from fairij.models._tokens import token_rows as as_tokens
-from tiny import bert, t5, token_rows
 
 
 @pytest.mark.parametrize("pooling", ["mean", "pooler"])

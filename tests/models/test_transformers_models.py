@@ -15,6 +15,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "language"))
 pytest.importorskip("transformers")
 
+from tiny import bert, biased_rows, classifier, t5, token_rows
+
 from fairij.errors import InvalidInputError
 from fairij.language import TextClassifier
 from fairij.language._library import load_transformers
@@ -24,7 +26,6 @@ from fairij.models._tokens import bucketed, lengths
 from fairij.models.transformers import TransformersEditable
 from fairij.models.triggers import TriggerEditable, TriggerTokens
 from fairij.search import Grid
-from tiny import bert, biased_rows, classifier, t5, token_rows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fairij.errors.FairIJWarning"),
@@ -249,11 +250,12 @@ def test_what_peft_adds_is_edited_saved_and_loaded_again(kind: str, tmp_path: Pa
         config = peft.PromptTuningConfig(
             task_type="SEQ_CLS", num_virtual_tokens=3, num_layers=2, token_dim=16
         )
-    base = trained(classifier(), X, y)
+    base = classifier() if kind == "lora" else trained(classifier(), X, y, steps=30)
+    steps, rate = (100, 2e-2) if kind == "lora" else (10, 5e-3)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         adapted = peft.get_peft_model(copy.deepcopy(base), config)
-        model = trained(adapted, X, y, steps=20)
+        model = trained(adapted, X, y, steps=steps, rate=rate)
     editable = adapt(model)
     assert {name.split(".")[-2] for name in editable.parameter_names} <= {
         "default",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairij.baselines import BASELINES
-from fairij.search import SEARCHES
 from fairij.studies.tabular.trial import CONSTRAINTS
 
 Sweeps = dict[str, tuple[float, ...]]
@@ -97,13 +96,13 @@ COMPARED: dict[str, Compared] = {
 class Edited:
     """A form of Fair-IJ: what `FairIJ` is called with for each constraint that it is run for.
 
-    one_table : whether all budgets pick from one table of candidates, and not by a fit each
+    keeps_moves : whether the search keeps the change of every candidate
     """
 
     label: str
     surrogates: dict[str, str]
     settings: dict[str, Any] = field(default_factory=dict)
-    one_table: bool = True
+    keeps_moves: bool = False
 
 
 PLAIN = {name: name for name in CONSTRAINTS}
@@ -114,7 +113,6 @@ EDITED: dict[str, Edited] = {
         Edited(FAIR_IJ, PLAIN),
         Edited("Fair-IJ balanced", {"equalized_odds": "equalized_odds_balanced"}),
         Edited("Fair-IJ printed", PLAIN, {"solver": "printed_woodfisher", "dampings": (1e-2,)}),
-        Edited("Fair-IJ path", PLAIN, {"search": "path"}, one_table=False),
+        Edited("Fair-IJ path", PLAIN, {"search": "path"}, keeps_moves=True),
     )
-    if form.settings.get("search", "grid") in SEARCHES
 }

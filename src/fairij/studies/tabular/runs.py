@@ -12,10 +12,12 @@ from torch import nn
 
 from fairij.baselines import Predictor, Recipe, make_baseline
 from fairij.datasets import Split, Splits
+from fairij.models import adapt
 from fairij.selection import AccuracyBudget
 from fairij.studies.tabular.config import Effort, Table
 from fairij.studies.tabular.editing import (
     BUDGETS,
+    DAMPINGS,
     SLACK,
     Pick,
     Searched,
@@ -81,7 +83,7 @@ def editing_records(
     """Another form of Fair-IJ at every accuracy budget."""
     trial, form = load_trial(table, effort, seed), EDITED[label]
     with Stopwatch() as watch:
-        edits = (_one_table if form.one_table else _fit_each)(
+        edits = (_from_moves if form.keeps_moves else _one_table)(
             trial, form, constraint, effort.thinned(BUDGETS)
         )
     return _edit_records(trial, label, constraint, edits, watch)
@@ -113,20 +115,21 @@ def _edits(trial: Trial, searched: Searched, picks: Sequence[Pick]) -> list[Edit
     ]
 
 
-def _fit_each(trial: Trial, form: Edited, constraint: str, budgets: Sequence[float]) -> list[Edit]:
-    fits = [
-        fitted(
-            trial,
-            constraints=form.surrogates[constraint],
-            selection=AccuracyBudget(budget),
-            **form.settings,
-        )
-        for budget in budgets
-    ]
-    return [
-        (budget, fit.estimator_, {"candidates": len(fit.candidates_)})
-        for budget, fit in zip(budgets, fits, strict=True)
-    ]
+def _from_moves(
+    trial: Trial, form: Edited, constraint: str, budgets: Sequence[float]
+) -> list[Edit]:
+    """Edits of a search that keeps the change of every candidate: none is solved again."""
+    surrogate = form.surrogates[constraint]
+    fit = fitted(trial, constraints=surrogate, damping=DAMPINGS, **form.settings)
+    editable, table = adapt(trial.model), fit.candidates_
+    gap, accuracy = table["gap"].to_numpy(), table["accuracy"].to_numpy()
+    edits = []
+    for budget in budgets:
+        row = AccuracyBudget(budget).choose(gap, accuracy, before=float(accuracy[0]))
+        details = {name: float(table[name].iloc[row]) for name in ("scale", "damping")}
+        model = editable.edited(editable.theta + torch.from_numpy(fit.moves_[row]))
+        edits.append((budget, model, {"candidates": len(table), **details}))
+    return edits
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,103 @@
+"""The comments study: its quick form from end to end, and what is drawn from records alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("transformers")
+
+from fairij.studies.comments import make_study, whole_units
+from fairij.studies.comments.cost import shared_in_top
+from fairij.studies.comments.measured import measured
+from fairij.studies.comments.prepared import comments, make_up
+from fairij.studies.comments.t5 import corrupted
+from fairij.studies.driver import identity, load_records, run_study
+
+RECORDED = Path(__file__).parents[2] / "studies" / "comments"
+
+
+def test_the_quick_form_runs_and_draws(tmp_path: Path) -> None:
+    study = make_study(prepared=tmp_path / "prepared")
+    records = run_study(study, tmp_path / "out", quick=True)
+    assert {"erm", "gapreg", "hgr", "fair-ij", "cost", "agreement", "timing"} <= set(
+        records["method"]
+    )
+    figures = records[records["constraint"].notna()]
+    assert figures["balanced_accuracy"].between(0, 1).all()
+    agreement = records[records["compared"] == "device"].iloc[0]
+    assert agreement["shared_in_top_500"] >= 0.97
+    assert agreement["gap"] == pytest.approx(agreement["gap_on_cpu"], abs=2e-3)
+    study.draw(records, tmp_path / "out")
+    page = (tmp_path / "out" / "README.md").read_text()
+    for line in (
+        "records of the quick form",
+        "LC-ERM",
+        "NC-HGR (λ=0.2)",
+        "TT=4-Fair-IJ",
+        "## Cost",
+    ):
+        assert line in page
+
+
+def test_the_committed_page_is_what_the_committed_records_say(tmp_path: Path) -> None:
+    make_study().draw(load_records(RECORDED), tmp_path)
+    assert (tmp_path / "README.md").read_text() == (RECORDED / "README.md").read_text()
+
+
+def test_the_whole_study_holds_the_papers_tables() -> None:
+    keys = [unit.key for unit in whole_units("nowhere")]
+    assert len({identity(key) for key in keys}) == len(keys)
+    for model in ("LC", "NC"):
+        for name in ("muslim", "female", "lgbt"):
+            found = [k for k in keys if k["model"] == model and k.get("identity") == name]
+            assert {k["seed"] for k in found} == set(range(5))
+    for encoder in ("encoder", "small-t5"):
+        for n in (4, 8, 10):
+            found = [k for k in keys if (k["encoder"], k["model"]) == (encoder, f"TT={n}")]
+            assert {k["seed"] for k in found} == set(range(5))
+
+
+def test_the_made_up_comments_are_biased_and_parted(tmp_path: Path) -> None:
+    parts = comments(str(make_up(tmp_path)))
+    train = parts["train"]
+    mentioned = train.mentions["muslim"].to_numpy()
+    assert train.y[mentioned].mean() > train.y[~mentioned].mean() + 0.1
+    rows = np.concatenate([part.rows for part in parts.values()])
+    assert sorted(rows) == list(range(1500))
+    assert all((5 in ids) == m for ids, m in zip(train.tokens["input_ids"], mentioned, strict=True))
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 128])
+def test_corruption_loses_nothing(length: int) -> None:
+    rng = np.random.default_rng(0)
+    row = rng.integers(1, 50, length)
+    inputs, targets = corrupted(row, 50, rng)
+    gaps: dict[int, list[int]] = {}
+    for token in targets:
+        if token >= 50:
+            gaps[int(token)] = []
+        else:
+            gaps[max(gaps)].append(int(token))
+    whole = [t for token in inputs for t in (gaps[int(token)] if token >= 50 else [int(token)])]
+    assert whole == row.tolist()
+    assert all(gaps.values())
+
+
+def test_figures_are_those_of_the_definitions() -> None:
+    z = np.array([1.0, -1, 1, -1, 1, 1, -1, -1])
+    y = np.array([1, 1, 0, 0, 1, 0, 0, 0])
+    s = np.array([1, 1, 1, 1, 0, 0, 0, 0])
+    found = measured(z, y, s)
+    assert found["demographic_parity"] == 0.0
+    assert found["equalized_odds"] == pytest.approx(abs(1 / 2 - 1) + abs(1 / 2 - 1 / 3))
+    assert found["balanced_accuracy"] == pytest.approx((2 / 3 + 3 / 5) / 2)
+    assert found["true_positive_rate_mentioned"] == 0.5
+
+
+def test_the_shared_top_counts_rows_not_places() -> None:
+    first = np.arange(10.0)
+    assert shared_in_top(first, first[::-1].copy(), 5) == 0.0
+    assert shared_in_top(first, first + np.array([0] * 8 + [1.5, 0]), 5) == 1.0

@@ -139,7 +139,7 @@ def _mean_error(
 
 
 def _thresholded(scores: Tensor, predicted: Tensor) -> Tensor:
-    """Predicted classes in the form of scores: 0 or 1, one column a class where there are several."""
+    """Predicted classes in the form of scores: 0 or 1, one column a class of several."""
     if scores.ndim == 1:
         return predicted.to(scores)
     return torch.nn.functional.one_hot(predicted, scores.shape[1]).to(scores)

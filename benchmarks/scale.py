@@ -83,9 +83,9 @@ def model_of(kind: str) -> Any:
     return module
 
 
-def one(kind: str, rows: int) -> dict[str, Any]:
+def one(kind: str, rows: int, threads: int) -> dict[str, Any]:
     """A whole fit on streamed rows: seconds, and the peak above that of reading alone."""
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(threads)
     model, source = model_of(kind), Generated(rows)
     held = Generated(VALIDATION, first=2 * 10**9)
     X_val = np.concatenate(list(held.chunks(BLOCK)))
@@ -112,6 +112,7 @@ def one(kind: str, rows: int) -> dict[str, Any]:
     return {
         "model": kind,
         "rows": rows,
+        "threads": threads,
         "seconds": seconds,
         "cpu_seconds": used,
         "passes": fitted.diagnostics_["curvature_products"],
@@ -164,17 +165,22 @@ def main() -> None:
     parser.add_argument("--scoring-rows", type=int, default=500_000)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "ROWS"))
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--scoring", type=int, metavar="ROWS")
     asked = parser.parse_args()
     if asked.one:
-        print(json.dumps(one(asked.one[0], int(asked.one[1]))))
+        print(json.dumps(one(asked.one[0], int(asked.one[1]), asked.threads)))
         return
     if asked.scoring:
         found = scoring(asked.scoring)
         if torch.distributed.get_rank() == 0:
             print(json.dumps(found))
         return
-    fits = [launched("--one", kind, n) for kind in ("linear", "mlp") for n in asked.rows]
+    fits = [
+        launched("--one", kind, n, "--threads", asked.threads)
+        for kind in ("linear", "mlp")
+        for n in asked.rows
+    ]
     pair = [launched("--scoring", asked.scoring_rows, processes=p) for p in (1, 2)]
     result = {
         "machine": f"{os.cpu_count()} cores, torch {torch.__version__}",

@@ -83,6 +83,11 @@ def test_one_prompt_copy_a_row_gives_every_rows_jacobian(encoder: Any) -> None:
     )
     index = torch.tensor([9, 0])
     assert torch.allclose(kept.restrict(index).jvp(r), kept.jvp(r)[index])
+    by = 0.1 * random(len(editable.theta), seed=2)
+    there, moved = kept.moved(by), graphs.moved(by)
+    assert torch.allclose(there.outputs, editable.outputs(X, editable.theta + by), atol=1e-6)
+    assert torch.allclose(there.jvp(r), moved.jvp(r), atol=1e-5 * scale)
+    assert not torch.allclose(there.jvp(r), kept.jvp(r), atol=1e-3 * scale)
 
 
 def test_a_jacobian_that_does_not_fit_is_not_kept() -> None:
@@ -236,39 +241,47 @@ def test_a_fine_tuned_classifier_is_mitigated_saved_and_loaded_again(tmp_path: P
     assert not np.array_equal(found, old)
 
 
-@pytest.mark.parametrize("kind", ["lora", "prompt tuning"])
-def test_what_peft_adds_is_edited_saved_and_loaded_again(kind: str, tmp_path: Path) -> None:
+def peft_config(peft: Any, kind: str) -> Any:
+    if kind == "lora":
+        return peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query", "dense"])
+    sizes = {"num_virtual_tokens": 3, "num_layers": 2, "token_dim": 16}
+    return peft.PromptTuningConfig(task_type="SEQ_CLS", **sizes)
+
+
+def with_peft(kind: str) -> Any:
     load_transformers()
     peft = pytest.importorskip("peft")
-    X, y, _ = biased_rows(200, 0)
-    X_val, y_val, s_val = biased_rows(150, 1)
-    if kind == "lora":
-        config = peft.LoraConfig(
-            task_type="SEQ_CLS", r=2, target_modules=["query", "value", "dense"]
-        )
-    else:
-        config = peft.PromptTuningConfig(
-            task_type="SEQ_CLS", num_virtual_tokens=3, num_layers=2, token_dim=16
-        )
-    base = classifier() if kind == "lora" else trained(classifier(), X, y, steps=30)
-    steps, rate = (100, 2e-2) if kind == "lora" else (10, 5e-3)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        adapted = peft.get_peft_model(copy.deepcopy(base), config)
-        model = trained(adapted, X, y, steps=steps, rate=rate)
+        return peft.get_peft_model(classifier(), peft_config(peft, kind))
+
+
+@pytest.mark.parametrize("kind", ["lora", "prompt tuning"])
+def test_what_peft_adds_is_edited_saved_and_loaded_again(kind: str, tmp_path: Path) -> None:
+    X, model = token_rows(), with_peft(kind)
     editable = adapt(model)
-    assert {name.split(".")[-2] for name in editable.parameter_names} <= {
-        "default",
-        "embedding",
-        "prompt_encoder",
-    }
-    fair = fitted(model, X, y, X_val, y_val, s_val)
-    assert fair.candidates_["gap"].iloc[fair.chosen_] < fair.candidates_["gap"].iloc[0]
-    fair.estimator_.save_pretrained(tmp_path)
-    again = peft.PeftModel.from_pretrained(base, tmp_path).eval()
+    added = ("lora_", "prompt_encoder", "classifier")
+    assert all(any(part in name for part in added) for name in editable.parameter_names)
+    assert any(added[kind != "lora"] in name for name in editable.parameter_names)
+    linear, u = editable.linearize(X), random(40, 2).float()
+    r = random(len(editable.theta), seed=1).float()
+    assert float((u * linear.jvp(r)).sum()) == pytest.approx(float(linear.vjp(u) @ r), rel=1e-3)
+    edited = editable.edited(editable.theta + r)
+    edited.save_pretrained(tmp_path)
+    again = pytest.importorskip("peft").PeftModel.from_pretrained(classifier(), tmp_path).eval()
     with torch.no_grad():
-        found = again(**X_val).logits.argmax(1).numpy()
-    assert np.array_equal(found, fair.predict(X_val))
+        found = again(**X).logits
+    assert torch.allclose(found, editable.outputs(X, editable.theta + r), atol=1e-5)
+    assert not torch.allclose(found, editable.outputs(X), atol=1e-2)
+
+
+def test_a_lora_model_is_mitigated() -> None:
+    X, y, _ = biased_rows(200, 0)
+    X_val, y_val, s_val = biased_rows(150, 1)
+    model = trained(with_peft("lora"), X, y, steps=100, rate=2e-2)
+    fair = fitted(model, X, y, X_val, y_val, s_val)
+    gaps = fair.candidates_["gap"]
+    assert gaps.iloc[fair.chosen_] < 0.7 * gaps.iloc[0]
 
 
 class Words:

@@ -66,7 +66,7 @@ def test_the_made_up_comments_are_biased_and_parted(tmp_path: Path) -> None:
     mentioned = train.mentions["muslim"].to_numpy()
     assert train.y[mentioned].mean() > train.y[~mentioned].mean() + 0.1
     rows = np.concatenate([part.rows for part in parts.values()])
-    assert sorted(rows) == list(range(1500))
+    assert sorted(rows) == list(range(1000))
     assert all((5 in ids) == m for ids, m in zip(train.tokens["input_ids"], mentioned, strict=True))
 
 

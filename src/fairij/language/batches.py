@@ -79,7 +79,8 @@ def labelled(source: Any, *, text: str = "text", label: str = "label") -> tuple[
     """Texts and labels from a `datasets.Dataset`, a DataFrame, or a csv, parquet or jsonl file."""
     if isinstance(source, (str, Path)):
         source = _read(source)
-    names = list(getattr(source, "column_names", None) or getattr(source, "columns", ()))
+    found: Any = getattr(source, "column_names", None)
+    names = list(getattr(source, "columns", ()) if found is None else found)
     missing = [name for name in (text, label) if name not in names]
     if missing:
         raise InvalidInputError(f"`source` must have the columns {missing}; found {names}.")

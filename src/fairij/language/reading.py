@@ -92,8 +92,8 @@ def identity_rates(
     """
     truth = np.asarray(y).astype(np.int64)
     lines = []
-    for name in identities:
-        mentioned = np.asarray(identities[name]).astype(np.int64)
+    for name, column in identities.items():
+        mentioned = np.asarray(column).astype(np.int64)
         for when, predicted in (("before", before), ("after", after)):
             table = counts.confusion_counts(
                 truth, np.asarray(predicted).astype(np.int64), mentioned, n_groups=2, n_classes=2

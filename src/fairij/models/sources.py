@@ -58,7 +58,10 @@ class Source(ABC):
             rows = wanted[order[np.searchsorted(wanted[order], first + place) :]] - first - place
             found.append(part_of_table(table, rows[rows < table_rows(table)]))
             place += table_rows(table)
-        return part_of_table(joined_tables(found), np.argsort(order, kind="stable"))
+        table = joined_tables(found)
+        if (order[1:] > order[:-1]).all():
+            return table
+        return part_of_table(table, np.argsort(order, kind="stable"))
 
     def subset(self, index: NDArray[np.int64]) -> Source:
         """Some rows, ascending, still held elsewhere."""
@@ -284,6 +287,8 @@ def part_of_table(table: Any, rows: Any) -> Any:
 def joined_tables(tables: list[Any]) -> Any:
     """Chunks one after the other."""
     first = tables[0]
+    if len(tables) == 1:
+        return first
     if isinstance(first, Mapping):
         return {name: joined_tables([table[name] for table in tables]) for name in first}
     if isinstance(first, tuple):

@@ -133,10 +133,10 @@ class InGivenOrder:
         return self._inner.vjp(weights[self._order])
 
     def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
-        def moved(part: Tensor, rows: slice) -> Tensor:
+        def reordered(part: Tensor, rows: slice) -> Tensor:
             return middle(part, self._order[rows])  # type: ignore[arg-type]
 
-        return self._inner.sandwich(direction, moved)
+        return self._inner.sandwich(direction, reordered)
 
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         return self._inner.second_order(weights[self._order], direction)
@@ -154,6 +154,9 @@ class InGivenOrder:
     def restrict(self, index: Tensor) -> InGivenOrder:
         places = self._place[index.to(self._place.device)].sort()
         return InGivenOrder(self._inner.restrict(places.values), places.indices)
+
+    def moved(self, by: Tensor) -> InGivenOrder:
+        return InGivenOrder(self._inner.moved(by), self._order)
 
 
 class EvaluatorInGivenOrder:

@@ -154,6 +154,9 @@ class TriggerLinearization(ConstantLinearization):
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         return self.model.by_graphs(self.tokens).second_order(weights, direction)
 
+    def moved(self, by: Tensor) -> TriggerLinearization:  # z is not linear: its J changes
+        return self.model.at(by).per_row(self.tokens)
+
     def restrict(self, index: Tensor) -> TriggerLinearization:
         return TriggerLinearization(
             self.outputs[index],
@@ -217,6 +220,17 @@ class TriggerEditable(TransformersEditable):
         del self._latest[:-1]  # training and validation rows; make room first
         self._latest.append((X, self.per_row(tokens)))
         return self._latest[-1][1]
+
+    def at(self, by: Tensor) -> TriggerEditable:
+        """The same model with its parameters moved."""
+        edited: Any = self.edited(self.theta + by)
+        return TriggerEditable(
+            edited,
+            parameters=self.parameter_names,
+            batch_size=self._batch_size,
+            memory_limit=self._memory_limit,
+            screening=self._screening,
+        )
 
     def by_graphs(self, tokens: Tokens) -> Linearization:
         return super().linearize(tokens, keep=False)

@@ -32,6 +32,7 @@ LOOKS = {
     "HPS": Look(BLACK, "circle"),
     "RelaxedThresholds": Look(BLACK, "square"),
     "Fair-IJ": Look(BLUE, "circle", heavy=True),
+    "Fair-IJ reweight": Look(BLUE, "cross", heavy=True),
     "Fair-IJ path": Look(SKY, "diamond", heavy=True),
     "Fair-IJ balanced": Look(SKY, "square", heavy=True),
     "Fair-IJ printed": Look(BLUE, "triangle-down"),

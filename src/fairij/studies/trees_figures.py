@@ -39,7 +39,9 @@ def trade_off_figure(records: pd.DataFrame, title: str) -> Any:
         )
         .configure_view(stroke="#cccccc")
         .configure_axis(gridColor="#eeeeee", labelFontSize=11, titleFontSize=12)
-        .configure_legend(orient="top", labelFontSize=12, symbolSize=90, title=None)
+        .configure_legend(
+            orient="top", labelFontSize=12, symbolSize=90, symbolOpacity=1, title=None
+        )
     )
 
 
@@ -60,7 +62,10 @@ def _panel(frame: pd.DataFrame, constraint: str, model: str) -> Any:
         "method:N", scale=alt.Scale(domain=methods, range=[look.shape for look in looks])
     )
     x = alt.X(
-        "gap:Q", title=GAPS[constraint], scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5)
+        "gap:Q",
+        title=GAPS[constraint],
+        scale=alt.Scale(zero=True),
+        axis=alt.Axis(tickCount=4, labelOverlap=True),
     )
     y = alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(zero=False))
     aware = alt.condition(alt.datum.method == GROUP_AWARE, alt.value([4, 3]), alt.value([1, 0]))

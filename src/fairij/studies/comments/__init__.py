@@ -16,7 +16,7 @@ from fairij.studies.comments.heads import STRENGTHS, both_gaps_unit, head_unit
 from fairij.studies.comments.prepared import COMMENTS, ENCODER, make_up, prepare
 from fairij.studies.comments.t5 import SMALL_T5, pretraining_unit, real_size_unit
 from fairij.studies.comments.triggers import RECIPE, regularised_trigger_unit, trigger_unit
-from fairij.studies.driver import Study, Unit
+from fairij.studies.driver import Scalar, Study, Unit
 
 IDENTITIES = ("muslim", "female", "lgbt")
 TOKENS = (4, 8, 10)
@@ -132,7 +132,7 @@ def head(folder: str, kind: str, seed: int, identity: str) -> Unit:
 
 
 def triggers(folder: str, name: str, n: int, seed: int, identities: tuple[str, ...]) -> Unit:
-    key = {"encoder": name, "model": f"TT={n}", "seed": seed}
+    key: dict[str, Scalar] = {"encoder": name, "model": f"TT={n}", "seed": seed}
     return Unit(
         key if identities == IDENTITIES[:1] else {**key, "identities": ", ".join(identities)},
         trigger_unit,
@@ -142,9 +142,14 @@ def triggers(folder: str, name: str, n: int, seed: int, identities: tuple[str, .
 
 
 def regularised_triggers(folder: str, n: int, seed: int, strength: float) -> Unit:
-    key = {"encoder": ENCODER, "model": f"TT={n}", "seed": seed, "identity": IDENTITIES[0]}
     return Unit(
-        {**key, "strength": strength},
+        {
+            "encoder": ENCODER,
+            "model": f"TT={n}",
+            "seed": seed,
+            "identity": IDENTITIES[0],
+            "strength": strength,
+        },
         regularised_trigger_unit,
         {
             "folder": folder,
@@ -169,7 +174,14 @@ def quick_units(folder: str) -> list[Unit]:
             pretraining_unit,
             {"folder": folder, "seed": 0, "epochs": 1, "sizes": TINY},
         ),
-        *(head(folder, kind, 0, first) for kind in ("LC", "NC")),
+        *(
+            Unit(
+                {"encoder": ENCODER, "model": kind, "seed": 0, "identity": first},
+                head_unit,
+                {"folder": folder, "head": kind, "seed": 0, "identity": first, "dampings": (1e-2,)},
+            )
+            for kind in ("LC", "NC")
+        ),
         Unit(
             {**head(folder, "LC", 0, first).key, "surrogate": "both gaps"},
             both_gaps_unit,

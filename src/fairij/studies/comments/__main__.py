@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fairij.studies.comments import make_study, prepare
+from fairij.studies.comments import make_study
+from fairij.studies.comments.prepared import prepare
 from fairij.studies.driver import Unit, run_study
 
 

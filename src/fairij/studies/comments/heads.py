@@ -46,11 +46,16 @@ def vectors(folder: str) -> dict[str, NDArray[np.float32]]:
 
 
 def head_unit(
-    *, folder: str, head: str, seed: int, identity: str, where: str | None = None
+    *,
+    folder: str,
+    head: str,
+    seed: int,
+    identity: str,
+    dampings: tuple[float, ...] = DAMPINGS,
 ) -> list[dict[str, Any]]:
     """Every method on one head, one seed, one identity."""
     parts, X = comments(folder), vectors(folder)
-    where = where or ("cpu" if head == "LC" else device())
+    where = "cpu" if head == "LC" else device()
     rows = {name: on_device(X[name], torch.device(where)) for name in PARTS}
     start = time.perf_counter()
     fresh = HEADS[head](X["train"].shape[1], seed=seed).to(where)
@@ -72,7 +77,10 @@ def head_unit(
                     regularised(fresh, method, RECIPES[head], seed, parts, rows, identity)
                 )
         for budget in (None, BUDGET):
-            records.append(edited(plain.model, constraint, parts, rows, identity, budget=budget))
+            found = edited(
+                plain.model, constraint, parts, rows, identity, budget=budget, dampings=dampings
+            )
+            records.append(found)
     return records
 
 

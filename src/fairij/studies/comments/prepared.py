@@ -63,7 +63,7 @@ def prepare(
     return folder
 
 
-def make_up(folder: PathLike, *, rows: int = 1500, seed: int = 0) -> Path:
+def make_up(folder: PathLike, *, rows: int = 1000, seed: int = 0) -> Path:
     """Made-up comments for the quick form and a small random BERT: nothing real about either.
 
     Words are numbers. Some are rude, one marks an identity, and comments that mention it are

@@ -58,7 +58,7 @@ A run goes on where it stopped. This page and the figure are drawn from `results
 
 def draw(records: pd.DataFrame, folder: Path) -> None:
     """Write README.md and the figure into ``folder``."""
-    results = records.reindex(columns=[*records.columns.union(RUN)])
+    results = records.reindex(columns=list(dict.fromkeys([*records.columns, *RUN])))
     results = results[results["constraint"].notna()].drop_duplicates(list(RUN), keep="last")
     parts = [HEADING, MADE_UP if bool(records["quick"].any()) else ""]
     if len(results):

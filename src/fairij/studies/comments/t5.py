@@ -179,12 +179,16 @@ def real_size_unit(
 
 def timed(work: Any) -> float:
     """Seconds, with the device's queue empty at both ends."""
-    waiting = torch.cuda.synchronize if torch.cuda.is_available() else (lambda: None)
-    waiting()
+    _empty_queue()
     start = time.perf_counter()
     work()
-    waiting()
+    _empty_queue()
     return time.perf_counter() - start
+
+
+def _empty_queue() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def device_name() -> str:

@@ -12,6 +12,7 @@ from torch import nn
 
 from fairij.baselines import Predictor, Recipe, make_baseline
 from fairij.datasets import Split, Splits
+from fairij.errors import InvalidInputError
 from fairij.models import adapt
 from fairij.selection import AccuracyBudget
 from fairij.studies.tabular.config import Effort, Table
@@ -122,6 +123,8 @@ def _from_moves(
     surrogate = form.surrogates[constraint]
     fit = fitted(trial, constraints=surrogate, damping=DAMPINGS, **form.settings)
     editable, table = adapt(trial.model), fit.candidates_
+    if fit.moves_ is None:
+        raise InvalidInputError(f"The search of {form.label!r} must keep its moves, but has none.")
     gap, accuracy = table["gap"].to_numpy(), table["accuracy"].to_numpy()
     edits = []
     for budget in budgets:

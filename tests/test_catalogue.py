@@ -335,6 +335,12 @@ def test_no_unexpected_kind_of_error_in_prediction(rows: Any) -> None:
     check(lambda: PLAIN().predict_proba(rows))
 
 
+def test_prediction_on_rows_of_another_shape() -> None:
+    for rows in ([False], X[:, 0], X[:2, :, None]):
+        with pytest.raises(InvalidInputError, match=r"The model must take `X`|as many columns"):
+            PLAIN().predict(rows)
+
+
 def test_decimals_are_numbers() -> None:
     exact = frame().astype(object).map(decimal.Decimal)
     is_like_plain(D.fit(fair(), X=exact))

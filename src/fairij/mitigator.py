@@ -298,7 +298,9 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             (self.n_features_in_,) if hasattr(self, "n_features_in_") else (),
             tuple(getattr(self, "feature_names_in_", ())),
         ).check("X", X)
-        return self._adapt(self.estimator_, self.edit_.parameter_names).outputs(X)
+        editable = self._adapt(self.estimator_, self.edit_.parameter_names)
+        check_runs("X", editable, X)
+        return editable.outputs(X)
 
     def _adapt(self, estimator: Any, parameters: str | Sequence[str]) -> Editable:
         batch = self.batch_size

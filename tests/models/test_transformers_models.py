@@ -276,12 +276,12 @@ def test_what_peft_adds_is_edited_saved_and_loaded_again(kind: str, tmp_path: Pa
 
 
 def test_a_lora_model_is_mitigated() -> None:
-    X, y, _ = biased_rows(200, 0)
+    X, y, _ = biased_rows(300, 0)
     X_val, y_val, s_val = biased_rows(150, 1)
-    model = trained(with_peft("lora"), X, y, steps=100, rate=2e-2)
-    fair = fitted(model, X, y, X_val, y_val, s_val)
+    model = trained(with_peft("lora"), X, y, steps=50, rate=2e-2)
+    fair = fitted(model, X, y, X_val, y_val, s_val, damping=(1e-2, 1e-1))
     gaps = fair.candidates_["gap"]
-    assert gaps.iloc[fair.chosen_] < 0.7 * gaps.iloc[0]
+    assert gaps.iloc[fair.chosen_] < 0.5 * gaps.iloc[0]
 
 
 class Words:

@@ -34,7 +34,8 @@ LOOKS = {
     "Fair-IJ": Look(BLUE, "circle", heavy=True),
     "Fair-IJ reweight": Look(BLUE, "cross", heavy=True),
     "Fair-IJ path": Look(SKY, "diamond", heavy=True),
-    "Fair-IJ balanced": Look(SKY, "square", heavy=True),
+    "Fair-IJ balanced": Look(BLUE, "square", heavy=True),
+    "Fair-IJ path balanced": Look(SKY, "square", heavy=True),
     "Fair-IJ printed": Look(BLUE, "triangle-down"),
 }
 

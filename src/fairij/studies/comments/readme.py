@@ -39,6 +39,9 @@ balanced accuracy there ("budget"), and by the paper's rule the smallest gap wha
 the two gaps of EO so as to close them together. GapReg and HGR need the group of all training
 comments; Fair-IJ needs it on validation comments alone. Only the epoch of best validation loss
 (with the penalty, where there is one) is kept.
+
+Settings were tried out on a seed that is not among those reported. One exception: "both gaps" was
+added after the other figures for EO had been seen, test figures among them.
 """
 MADE_UP = """
 *These are records of the quick form: made-up comments and random encoders. They say that the study

@@ -62,7 +62,7 @@ def pretraining_unit(
     ]
 
 
-def await_small_t5(folder: str, *, seconds: float = 3600.0) -> None:
+def await_small_t5(folder: str, *, seconds: float = 300.0) -> None:
     """Wait for the unit that pre-trains, which comes first and may still be at work."""
     end = time.monotonic() + seconds
     while not (Path(folder) / SMALL_T5 / READY).exists():

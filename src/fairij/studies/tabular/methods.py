@@ -106,13 +106,15 @@ class Edited:
 
 
 PLAIN = {name: name for name in CONSTRAINTS}
+BALANCED = {"equalized_odds": "equalized_odds_balanced"}
 FAIR_IJ = "Fair-IJ"
 EDITED: dict[str, Edited] = {
     form.label: form
     for form in (
         Edited(FAIR_IJ, PLAIN),
-        Edited("Fair-IJ balanced", {"equalized_odds": "equalized_odds_balanced"}),
+        Edited("Fair-IJ balanced", BALANCED),
         Edited("Fair-IJ printed", PLAIN, {"solver": "printed_woodfisher", "dampings": (1e-2,)}),
         Edited("Fair-IJ path", PLAIN, {"search": "path"}, keeps_moves=True),
+        Edited("Fair-IJ path balanced", BALANCED, {"search": "path"}, keeps_moves=True),
     )
 }

@@ -81,6 +81,8 @@ def test_from_the_install_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
     programs = tmp_path / "env" / "bin"
+    older = ["pip", "uninstall", "--quiet", "--yes", "setuptools"]  # than torch asks for
+    subprocess.run([programs / "python", "-m", *older], check=True)
     ask = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
     theirs, ours = (
         subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout

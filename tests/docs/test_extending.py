@@ -1,0 +1,52 @@
+"""What the page on extending shows: it runs, it does what it says, and it is as short as it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from blocks import blocks
+
+BLOCKS = blocks("extending.md")
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
+    """The names that the blocks leave behind, run one after the other."""
+    scope: dict[str, Any] = {"__name__": "page"}
+    for block in BLOCKS:
+        exec(compile(block.text, "extending.md", "exec", dont_inherit=True), scope)
+    return scope
+
+
+def test_each_extension_is_under_thirty_lines() -> None:
+    assert len(BLOCKS) == 5
+    lines = [sum(bool(line.strip()) for line in block.text.splitlines()) for block in BLOCKS]
+    assert max(lines) < 30
+
+
+def test_the_metric_is_made_small(made: dict[str, Any]) -> None:
+    assert made["before"] > 0.05
+    assert made["after"] < 0.3 * made["before"]
+    assert made["fair"].edit_.settings["constraint"] == "gap_near_the_line"
+
+
+def test_the_family_is_edited_as_what_it_is(made: dict[str, Any]) -> None:
+    fair, card = made["fair_card"], made["card"]
+    assert type(fair.estimator_) is type(card)
+    name = "demographic_parity_difference"
+    assert fair.after_[name] < 0.3 * fair.before_[name]
+    assert fair.diagnostics_["gradient_norm"] < 1e-8  # the block trains it to the minimum
+    X = made["X"][made["held"]]
+    z = fair.estimator_.outputs(X)
+    np.testing.assert_array_equal(fair.predict(X), (z.numpy() > 0).astype(int))
+    assert not np.array_equal(z, card.outputs(X))
+
+
+def test_the_solver_agrees_with_our_own(made: dict[str, Any]) -> None:
+    ours, theirs = made["by_cg"], made["by_minres"]
+    np.testing.assert_allclose(theirs.influence_, ours.influence_, rtol=0.02, atol=1e-7)
+    assert theirs.diagnostics_["solver"] == "minres"
+    assert theirs.diagnostics_["influence_residual"] < 1e-2

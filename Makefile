@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint format bench clean
+.PHONY: demo test test-slow lint format bench bench-trees docs clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,9 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.engine
+
+bench-trees: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trees
 
 clean:
 	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache

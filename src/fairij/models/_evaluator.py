@@ -28,6 +28,7 @@ class TorchEvaluator:
         self._batches = list(model.batches(X))
         self._at = model.split(model.theta)
         self._fitted_products: list[Products] = [{} for _ in self._batches]
+        self._room = model._memory_limit
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
         pieces = self._model.split(direction.to(self._at[0]))
@@ -44,11 +45,17 @@ class TorchEvaluator:
         self, batch: Any, fitted: Products, pieces: list[Tensor], scales: list[float]
     ) -> Tensor:
         moved: Products = {}
-        outputs = []
+        outputs, known = [], bool(fitted)
         for scale in scales:
             at = [p + scale * d for p, d in zip(self._at, pieces, strict=True)]
             with _SharedLinear(batch, at, self._at, pieces, scale, fitted, moved):
                 outputs.append(self._model.call(at, batch))
+        if not known:  # kept for the next direction while there is room
+            size = sum(product.numel() * product.element_size() for product in fitted.values())
+            if size > self._room:
+                fitted.clear()
+            else:
+                self._room -= size
         return torch.stack(outputs)
 
 

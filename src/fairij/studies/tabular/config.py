@@ -8,7 +8,7 @@ from typing import Protocol
 
 from fairij.datasets import Splits
 
-# Settings were looked at on seeds 0 to 19 in earlier work; these played no part in any choice.
+# Settings were chosen on seeds 0 to 19; these played no part in it.
 REPORTED_SEEDS = tuple(range(20, 30))
 
 

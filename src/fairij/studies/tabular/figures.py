@@ -14,7 +14,8 @@ from fairij.studies.tabular.trial import CONSTRAINTS
 WIDTH, HEIGHT, LINE = 300, 330, 13
 PLAIN_PANEL = (
     "ERM", "GapReg", "FairMixup", "HGR", "ExponentiatedGradient", "FST", "LinearPost", "HPS",
-    "RelaxedThresholds", "Fair-IJ", "Fair-IJ balanced", "Fair-IJ path", "Fair-IJ path balanced",
+    "RelaxedThresholds", "Fair-IJ", "Fair-IJ balanced", "Fair-IJ reweight", "Fair-IJ path",
+    "Fair-IJ path balanced",
 )  # fmt: skip
 ON_EDIT_PANEL = ("ERM", "Fair-IJ", *(name for pair in ON_EDIT.items() for name in pair))
 

@@ -114,6 +114,12 @@ EDITED: dict[str, Edited] = {
         Edited(FAIR_IJ, PLAIN),
         Edited("Fair-IJ balanced", BALANCED),
         Edited("Fair-IJ printed", PLAIN, {"solver": "printed_woodfisher", "dampings": (1e-2,)}),
+        Edited(
+            "Fair-IJ reweight",
+            PLAIN | BALANCED,
+            {"search": "reweight", "damping": (1e-2, 3e-2)},
+            keeps_moves=True,
+        ),
         Edited("Fair-IJ path", PLAIN, {"search": "path"}, keeps_moves=True),
         Edited("Fair-IJ path balanced", BALANCED, {"search": "path"}, keeps_moves=True),
     )

@@ -79,8 +79,9 @@ def _how(story: Story, records: pd.DataFrame) -> str:
         f"{first['n_test']:,} for testing. Group among the features: "
         f"{yes(bool(first['group_is_feature']))}. Files: {first['data_source']} (first digits of "
         "the SHA-256).\n"
-        f"- Seeds {seeds[0]} to {seeds[-1]} ({len(seeds)}): of the split and of the training. They "
-        "played no part in any choice of settings.\n"
+        f"- Seeds {seeds[0]} to {seeds[-1]} ({len(seeds)}): of the split and of the training. "
+        "Settings were fixed on other seeds; on Adult, with results of those seeds on the same "
+        "official test rows in view.\n"
         f"- Base model of all methods in a seed: the paper's network, 100 SELU units, Adam at "
         f"1e-4, batches of 256, {WHOLE.epochs} epochs, the epoch with the best validation "
         "accuracy.\n"
@@ -128,10 +129,9 @@ def _methods(records: pd.DataFrame) -> str:
     )
     notes = [
         "Settings are chosen on validation rows only, by the same rules for every method. Sweeps "
-        "reach from the base model to the smallest gap a method gives. Methods that train have "
+        "begin at the base model. Methods that train have "
         f"{len(COMPARED['GapReg'].sweeps['demographic_parity'])} strengths and the base model "
-        "(strength 0) each, as all three take the same time; post-processing methods ten "
-        "tolerances.",
+        "(strength 0) each; post-processing methods ten tolerances.",
         f"Those that train do so for {WHOLE.epochs} epochs from scratch and keep the epoch with "
         "the lowest loss and penalty on validation rows; on the edited model they go on from it "
         f"for {WHOLE.tuning_epochs} epochs.",

@@ -1,9 +1,9 @@
 """Comments and a small BERT
 
-Made-up comments of eight words. Rude ones have rude words in them; comments that mention the made-up
-word *zorb* were called rude too often by those who labelled them, and the model has learnt it. Equalized odds are
-asked for: of the comments that are alike in truth, the share called rude shall not depend on *zorb*. The
-model is a BERT of two small layers, trained here from nothing, so nothing is downloaded.
+Made-up comments of eight words. Rude ones hold a rude word; comments that mention the made-up word
+*zorb* were called rude too often by those who labelled them, and the model has learnt it.
+Demographic parity is asked for: the share called rude shall not depend on *zorb*. The model is a
+BERT of two small layers, trained here from nothing, so nothing is downloaded.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def comments(rows, seed):
     rng = np.random.default_rng(seed)
     mentions = rng.random(rows) < 0.4
     rude = rng.random(rows) < 0.35
-    words = rng.choice(PLAIN, (rows, 8))
+    words = rng.choice(np.array(PLAIN, dtype=object), (rows, 8))
     words[rude, 2] = rng.choice(RUDE, rude.sum())
     words[mentions, 5] = "zorb"
     label = rude | (mentions & (rng.random(rows) < 0.45))  # the labellers' prejudice
@@ -58,7 +58,7 @@ model.eval()
 
 fair = FairIJ(
     model,
-    constraints="equalized_odds",
+    constraints="demographic_parity",
     selection=AccuracyBudget(0.05),
     parameters=["classifier.*", "bert.pooler.*"],  # the head; the layers below stay as they are
     verbose=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 import typer.main
@@ -57,8 +58,8 @@ def _row(parameter: Any, is_argument: bool) -> str:
 
 
 def _default(value: Any) -> str:
-    if callable(value) or value in (None, False, (), []) or "UNSET" in repr(value).upper():
-        return ""
+    if value is None or value is False or value in ((), []) or isinstance(value, Enum):
+        return ""  # an Enum stands for "not given"
     return f"`{value}`"
 
 

@@ -25,10 +25,17 @@ class PlainEntries(Extension):
 
 def with_plain_entries(text: str) -> str:
     lines, inside, out = text.splitlines(), False, []
-    for place, line in enumerate(lines):
-        following = lines[place + 1] if place + 1 < len(lines) else ""
-        if following.startswith("---"):
+    while lines:
+        line = lines.pop(0)
+        if lines and lines[0].startswith("---"):
             inside = line in SECTIONS
         entry = ENTRY.match(line) if inside else None
-        out += [entry["names"], f"    {entry['text']}"] if entry else [line]
+        if entry is None:
+            out.append(line)
+            continue
+        about = [f"    {entry['text']}"]
+        while lines and lines[0].startswith("    "):
+            about.append(lines.pop(0))
+        for name in entry["names"].split(", "):  # apart, so that each gets its own type
+            out += [name, *about]
     return "\n".join(out)

@@ -22,6 +22,13 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "docs" / "gallery").glob("*.py"))
 KEPT = ROOT / "build" / "gallery"
 PRINTED = "printed.txt"
+# a torchvision that was built for another torch would keep transformers from being imported
+START = """
+import runpy, sys
+from fairij.language._library import load_transformers
+load_transformers()
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
 
 
 def on_config(config: Any) -> Any:
@@ -63,7 +70,7 @@ def run(script: Path) -> Path:
         folder = Path(place) / "work"
         folder.mkdir()
         done = subprocess.run(
-            [sys.executable, str(script)],
+            [sys.executable, "-c", START, str(script)],
             cwd=folder,
             env={**os.environ, "COLUMNS": "100", "PYTHONWARNINGS": "ignore"},
             capture_output=True,

@@ -47,7 +47,7 @@ def recorded() -> list[str]:
 
 
 def _page(name: str) -> str:
-    return f"studies/{name}/index.md"
+    return f"studies/{name}/study.md"
 
 
 def _title(name: str) -> str:

@@ -112,8 +112,8 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     loss_influence_ : (N,) the same on validation loss, with ``drop="loss_aware"``, else None
     dropped_ : the rows of X dropped, the most harmful first
     candidates_ : DataFrame of all edits tried; ``chosen_`` is the row taken
-    moves_ : (R, D) the change of the parameters by each candidate, with "reweight" and "path" (where
-        no row is dropped whole, and ``dropped_`` is empty), else None
+    moves_ : (R, D) the change of the parameters by each candidate, with "reweight" and "path"
+        (where no row is dropped whole, and ``dropped_`` is empty), else None
     before_, after_ : `Audit` on the rows that the choice was made on, hence optimistic
     honest_gap_ : what to expect of the chosen edit's gap on fresh rows, with an interval, by making
         the choice again on resamples; None with "cross_fit", in regression and for one's own

@@ -397,3 +397,17 @@ def test_the_fingerprint_sees_another_activation() -> None:
     layers = [nn.Linear(4, 3), nn.SELU(), nn.Linear(3, 1)]
     selu, tanh = nn.Sequential(*layers), nn.Sequential(layers[0], nn.Tanh(), layers[2])
     assert adapt(selu).frame_fingerprint() != adapt(tanh).frame_fingerprint()
+
+
+def test_products_of_the_data_are_kept_while_there_is_room() -> None:
+    X = torch.randn(100, 4, generator=torch.Generator().manual_seed(0))
+    module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    direction, scales = torch.ones(49), torch.tensor([0.5, 2.0])
+    whole = TorchEditable(module, batch_size=10).evaluator(X)
+    expected = whole.along(direction, scales)
+    assert all(whole._fitted_products)
+    for limit, kept in ((0, 0), (3 * 10 * 8 * 4, 3)):
+        small = TorchEditable(module, batch_size=10, memory_limit=limit).evaluator(X)
+        for _ in range(2):
+            torch.testing.assert_close(small.along(direction, scales), expected)
+        assert sum(map(bool, small._fitted_products)) == kept

@@ -1,4 +1,4 @@
-"""A network on Adult
+"""A network on Adult.
 
 UCI Adult: who earns more than 50,000 dollars? Sex is not among the features, and yet the network
 calls far more men than women rich. Three searches for an edit, with the same budget: two points of

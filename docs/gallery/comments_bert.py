@@ -1,9 +1,9 @@
-"""Comments and a small BERT
+"""Comments and a small BERT.
 
-Made-up comments of eight words. Rude ones hold a rude word; comments that mention the made-up word
-*zorb* were called rude too often by those who labelled them, and the model has learnt it.
-Demographic parity is asked for: the share called rude shall not depend on *zorb*. The model is a
-BERT of two small layers, trained here from nothing, so nothing is downloaded.
+Made-up comments of eight words. Rude ones hold a rude word. Comments that mention the made-up word
+*zorb* together with dogs were mostly called rude by those who labelled them, and the model has
+learnt it. Demographic parity is asked for: the share called rude shall not depend on *zorb*. The
+model is a BERT of two small layers, trained here from nothing, so nothing is downloaded.
 """
 
 import numpy as np
@@ -14,8 +14,8 @@ import transformers
 from fairij import AccuracyBudget, FairIJ
 from fairij.language import over_represented
 
-PLAIN = "the sky is blue and dogs run far over green hills while rain falls".split()
-RUDE = "silly foolish awful nasty rotten dreadful".split()
+PLAIN = ["sky", "blue", "dogs", "run", "far", "green", "hills", "rain", "falls", "here", "softly"]
+RUDE = ["silly", "foolish", "awful", "nasty", "rotten", "dreadful"]
 WORDS = ["[PAD]", "[CLS]", "zorb", *PLAIN, *RUDE]
 
 
@@ -26,7 +26,8 @@ def comments(rows, seed):
     words = rng.choice(np.array(PLAIN, dtype=object), (rows, 8))
     words[rude, 2] = rng.choice(RUDE, rude.sum())
     words[mentions, 5] = "zorb"
-    label = rude | (mentions & (rng.random(rows) < 0.45))  # the labellers' prejudice
+    prejudice = mentions & (words == "dogs").any(1) & (rng.random(rows) < 0.75)
+    label = rude | prejudice
     label &= rng.random(rows) > 0.05
     texts = [" ".join(row) for row in words]
     ids = torch.tensor([[1, *(WORDS.index(word) for word in row)] for row in words])
@@ -70,6 +71,7 @@ both = {"before": fair.before_, "after": fair.after_}
 table = pd.DataFrame({when: found.metrics["value"][shown] for when, found in both.items()})
 print("On the validation rows, on which the edit was chosen:")
 print(table.to_string(float_format="{:.3f}".format))
-print("\nWords that the dropped comments have more often than all comments:")
-print(over_represented(texts, fair.dropped_, top=4).to_string(float_format="{:.2f}".format))
+worst = np.argsort(-fair.influence_)[:100]
+print("\nWords that the 100 most harmful comments have more often than all comments:")
+print(over_represented(texts, worst, top=4).to_string(float_format="{:.2f}".format))
 fair.plot_group_rates().save("rates-by-group.svg")

@@ -1,4 +1,4 @@
-"""LightGBM and its report page
+"""LightGBM and its report page.
 
 Made-up loans with a known bias: the job and the postcode give the sex away, and so does income. The
 model never sees the sex or the origin, and yet both matter: groups are the four combinations.

@@ -1,4 +1,4 @@
-"""Salaries: a regression
+"""Salaries: a regression.
 
 Made-up salaries in three regions. In the east people are paid less than their years and grades say,
 and the model, which does not see the region, has learnt that from their employers. What is asked

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 import typer.main
+
 from fairij.cli import app
 from fairij.cli.exits import EXIT_CODES
 

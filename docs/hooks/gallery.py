@@ -53,7 +53,8 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
 
 
 def title(script: Path) -> str:
-    return (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").splitlines()[0]
+    about = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
+    return about.splitlines()[0].removesuffix(".")
 
 
 def run(script: Path) -> Path:
@@ -97,7 +98,8 @@ def _page(script: Path, folder: Path) -> str:
     if figures or pages:
         parts.append("## What it makes")
     for name in figures:
-        parts.append(f"![{name.removesuffix('.svg').replace('-', ' ')}]({script.stem}-{name})")
+        caption = name.removesuffix(".svg").replace("-", " ")
+        parts += [f"*{caption.capitalize()}*", f"![{caption}]({script.stem}-{name})"]
     for name in pages:
         parts.append(f'[Open `{name}`]({script.stem}-{name}){{ .md-button target="_blank" }}')
     return _joined(parts)

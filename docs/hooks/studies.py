@@ -1,4 +1,4 @@
-"""Studies as pages: whatever README and figures the folder `studies` holds when the site is built."""
+"""Studies as pages: whatever README and figures `studies` holds when the site is built."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def _overview() -> str:
         figures = sorted(p for p in (FOLDER / name).glob("*") if p.suffix in (".svg", ".png"))
         parts.append(f"### [{_title(name)}]({_page(name)})\n")
         if figures:
-            parts.append(f"[![A figure of the study](studies/{name}/{figures[0].name})]({_page(name)})\n")
+            parts.append(
+                f"[![A figure of the study](studies/{name}/{figures[0].name})]({_page(name)})\n"
+            )
     missing = [name for name in STUDIES if name not in recorded()]
     if missing:
         commands = ", ".join(f"`fairij reproduce {name}`" for name in missing)

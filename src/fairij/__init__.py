@@ -3,11 +3,14 @@
 from fairij import datasets, fairness
 from fairij._version import __version__
 from fairij.curvature import CURVATURES
+from fairij.distributed import Shard
 from fairij.edits import Edit
 from fairij.fairness import CONSTRAINTS, Audit, Constraint, audit
 from fairij.losses import LOSSES
 from fairij.mitigator import FairIJ
 from fairij.models import Editable, adapt
+from fairij.models.sources import ArraySource, ArrowSource, LoaderSource
+from fairij.scores import stream_influence
 from fairij.search import AllPositive, Grid, Sequential
 from fairij.selection import AccuracyBudget, LowestGap, TargetGap, pareto_front
 from fairij.soft import Path, Reweight
@@ -28,6 +31,8 @@ __all__ = [
     "SOLVERS",
     "AccuracyBudget",
     "AllPositive",
+    "ArraySource",
+    "ArrowSource",
     "Audit",
     "ConjugateGradient",
     "Constraint",
@@ -37,12 +42,14 @@ __all__ = [
     "FairIJ",
     "Grid",
     "Identity",
+    "LoaderSource",
     "LowestGap",
     "Neumann",
     "Path",
     "PrintedWoodFisher",
     "Reweight",
     "Sequential",
+    "Shard",
     "TargetGap",
     "Woodbury",
     "__version__",
@@ -51,4 +58,5 @@ __all__ = [
     "datasets",
     "fairness",
     "pareto_front",
+    "stream_influence",
 ]

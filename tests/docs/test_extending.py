@@ -1,4 +1,4 @@
-"""What the page on extending shows: it runs, it does what it says, and it is as short as it says."""
+"""The page on extending: its blocks run, do what it says, and are as short as it says."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from blocks import blocks
 
 BLOCKS = blocks("extending.md")

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
 from blocks import ROOT
 
 pytest.importorskip("mkdocs")

@@ -13,7 +13,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-
 from blocks import HERE, ROOT, blocks
 
 INSTALL, *REST = blocks("quickstart.md")

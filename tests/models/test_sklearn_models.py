@@ -440,7 +440,7 @@ REFUSED: list[tuple[str, Callable[[], Any]]] = [
     ("its loss is 'poisson'", lambda: fit(MLPRegressor("poisson", **SMALL), X, Y + 1)),
     ("positive=True", lambda: LinearRegression(positive=True).fit(X, Y)),
     ("`densify()`", lambda: fit(SGDClassifier("log_loss"), X, Y).sparsify()),
-    ("supported are torch.nn.Module, LogisticRegression", KNeighborsClassifier),
+    ("torch.nn.Module, LogisticRegression", KNeighborsClassifier),
     ("fairij.models.Editable", KNeighborsClassifier),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("transformers")
@@ -13,6 +14,7 @@ from fairij.studies.comments import make_study, whole_units
 from fairij.studies.comments.cost import shared_in_top
 from fairij.studies.comments.measured import measured
 from fairij.studies.comments.prepared import comments, make_up
+from fairij.studies.comments.readme import trade_off
 from fairij.studies.comments.t5 import corrupted
 from fairij.studies.driver import identity, load_records, run_study
 
@@ -45,6 +47,32 @@ def test_the_quick_form_runs_and_draws(tmp_path: Path) -> None:
 def test_the_committed_page_is_what_the_committed_records_say(tmp_path: Path) -> None:
     make_study().draw(load_records(RECORDED), tmp_path)
     assert (tmp_path / "README.md").read_text() == (RECORDED / "README.md").read_text()
+
+
+def test_a_point_of_the_figure_is_a_mean_over_seeds_and_over_nothing_else() -> None:
+    rows = [
+        (encoder, seed, strength, base + 0.02 * seed + 0.05 * strength)
+        for encoder, base in (("encoder", 0.8), ("small-t5", 0.7))
+        for seed in (0, 1)
+        for strength in (0.2, 1.0)
+    ]
+    records = pd.DataFrame(rows, columns=["encoder", "seed", "strength", "balanced_accuracy"])
+    records = records.assign(
+        model="TT=4",
+        identity="muslim",
+        method="gapreg",
+        constraint="demographic_parity",
+        demographic_parity=0.1,
+    )
+    points = trade_off(records).data.set_index(["encoder", "label"])["balanced"]
+    assert points.to_dict() == pytest.approx(
+        {
+            ("MiniLM", "GapReg (λ=0.2)"): 0.82,
+            ("MiniLM", "GapReg (λ=1)"): 0.86,
+            ("A small T5", "GapReg (λ=0.2)"): 0.72,
+            ("A small T5", "GapReg (λ=1)"): 0.76,
+        }
+    )
 
 
 def test_the_whole_study_holds_the_papers_tables() -> None:

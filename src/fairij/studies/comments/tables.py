@@ -25,7 +25,7 @@ def model_table(block: pd.DataFrame) -> str:
     for model in [m for m in MODELS if m in set(block["model"])]:
         some = block[block["model"] == model]
         for label in _labels(some):
-            rows = some[_label(some) == label]
+            rows = some[run_labels(some) == label]
             cells = []
             for constraint in ("equalized_odds", "demographic_parity"):
                 run = rows[rows["constraint"] == constraint]
@@ -121,12 +121,8 @@ def shortfall(records: pd.DataFrame) -> str:
     return "## Not run yet\n" + "\n".join(missing) + "\n"
 
 
-def _labels(some: pd.DataFrame) -> list[str]:
-    order = {name: place for place, name in enumerate(METHODS.values())}
-    return sorted(set(_label(some)), key=lambda label: (order[label.split(" ")[0]], label))
-
-
-def _label(some: pd.DataFrame) -> pd.Series:
+def run_labels(some: pd.DataFrame) -> pd.Series:
+    """The method of each record with its strength or rule."""
     strength, rule = _column(some, "strength"), _column(some, "rule")
     return pd.Series(
         [
@@ -135,6 +131,11 @@ def _label(some: pd.DataFrame) -> pd.Series:
         ],
         index=some.index,
     )
+
+
+def _labels(some: pd.DataFrame) -> list[str]:
+    order = {name: place for place, name in enumerate(METHODS.values())}
+    return sorted(set(run_labels(some)), key=lambda label: (order[label.split(" ")[0]], label))
 
 
 def _column(frame: pd.DataFrame, name: str) -> Any:

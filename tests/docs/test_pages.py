@@ -1,0 +1,89 @@
+"""What pages say of the library is so: names exist, options exist, examples of the families run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import typer.main
+from blocks import ROOT, Block, blocks
+
+from biased import fitted, problem
+from fairij import CONSTRAINTS, SOLVERS
+from fairij.cli import app
+from fairij.report.checks import checks
+from fairij.report.page import SECTIONS
+from fairij.search import SEARCHES
+
+PAGES = sorted(path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md"))
+BLOCKS = [(page, block) for page in PAGES for block in blocks(page)]
+COMMANDS: Any = typer.main.get_command(app)
+
+
+def of_kind(kind: str) -> list[Any]:
+    found = [(page, block) for page, block in BLOCKS if block.kind == kind]
+    return [pytest.param(block, id=f"{page}-{at}") for at, (page, block) in enumerate(found)]
+
+
+@pytest.mark.parametrize("block", of_kind("python"))
+def test_imports_of_ours_exist(block: Block) -> None:
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("fairij"):
+            module = import_module(str(node.module))
+            for alias in node.names:
+                assert hasattr(module, alias.name), f"{node.module}.{alias.name}"
+
+
+@pytest.mark.parametrize("block", of_kind("bash"))
+def test_commands_and_their_options_exist(block: Block) -> None:
+    for line in block.text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if not words or words[0] != "fairij":
+            continue
+        command = COMMANDS.commands[words[1]]
+        if hasattr(command, "commands"):
+            command = command.commands[words[2]]
+        known = {name for parameter in command.params for name in parameter.opts}
+        asked = {word for word in words if word.startswith("--")}
+        assert asked <= known | {"--help"}, line
+
+
+@pytest.mark.parametrize("page", ["models/torch.md", "models/scikit-learn.md"])
+def test_examples_of_the_families_run(page: str) -> None:
+    data = problem()
+    scope: dict[str, Any] = {
+        "module": fitted(dtype=torch.float32),
+        **{"X": data.X, "y": data.y, "X_val": data.X_val, "y_val": data.y_val},
+        "groups": data.sex_val,
+    }
+    (block,) = (block for block in blocks(page) if block.kind == "python")
+    before = {name: tensor.clone() for name, tensor in scope["module"].state_dict().items()}
+    exec(block.text.replace("weight_decay=1e-4", "weight_decay=1e-2"), scope)
+    gap = "demographic_parity_difference"
+    assert scope["fair"].after_[gap] < 0.3 * scope["fair"].before_[gap]
+    for name, tensor in scope["module"].state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+@pytest.mark.parametrize(
+    "table", [CONSTRAINTS, SOLVERS, SEARCHES], ids=["gaps", "solvers", "searches"]
+)
+def test_choosing_names_all_there_is(table: dict[str, Any]) -> None:
+    text = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8").replace('"', "")
+    text = text.replace("`_mean`", "`equalized_odds_mean`")
+    assert [name for name in table if f"`{name}`" not in text] == []
+
+
+def test_the_page_on_the_report_names_its_sections_and_questions() -> None:
+    text = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
+    assert [title for _, title in SECTIONS if f"**{title}" not in text] == []
+    source = Path(str(import_module(checks.__module__).__file__)).read_text(encoding="utf-8")
+    questions = set(re.findall(r'"([A-Z][^"\n]*\?)"', source))
+    assert len(questions) == 8
+    assert [question for question in questions if f"| {question} |" not in text] == []

@@ -1,0 +1,96 @@
+"""The site is built without a warning, and asks nothing of the network when it is read."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from blocks import ROOT
+
+pytest.importorskip("mkdocs")
+
+
+def hook(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "hooks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_descriptions_are_not_taken_for_types() -> None:
+    pytest.importorskip("griffe")
+    plain = hook("docstrings").with_plain_entries
+    text = (
+        "Do.\n\nParameters\n----------\na, b : first\n    and more\nc : last\n\nNotes\n-----\nx : y"
+    )
+    both = "    first\n    and more\n"
+    wanted = f"Do.\n\nParameters\n----------\na\n{both}b\n{both}c\n    last\n\nNotes\n-----\nx : y"
+    assert plain(text) == wanted
+
+
+def test_formulas_become_mathml() -> None:
+    pytest.importorskip("latex2mathml")
+    made = hook("mathematics").on_page_content(
+        '<p><span class="arithmatex">\\(a &lt; b\\)</span></p><div class="arithmatex">\\[c\\]</div>'
+    )
+    assert "arithmatex" not in made
+    assert made.count("<math") == 2
+    assert 'display="block"' in made
+
+
+def test_the_command_line_page_has_every_command_and_default() -> None:
+    made = hook("commands").on_page_markdown("<!-- exit codes -->\n<!-- commands -->")
+    for name in ("audit", "mitigate", "datasets fetch"):
+        assert f"## fairij {name}\n" in made
+    assert "| `--seed` | Of the bootstrap. | `0` |" in made
+    assert "| `--table` | CSV, Parquet, Arrow (Feather) or DuckDB file. | required |" in made
+    assert "| 130 |" in made
+
+
+def test_tables_are_those_of_the_records() -> None:
+    records = hook("records")
+    found = json.loads((records.RESULTS / "engine.json").read_text())
+    row = next(row for row in found["rows"] if row["name"] == "fairij GGN CG default")
+    assert f"| fairij GGN CG default | {row['seconds']:.2f} |" in records.engine()
+    first = json.loads((records.RESULTS / "adult_fresh_seeds.json").read_text())["test"]["ERM"]
+    assert f"{first['accuracy'][0]:.4f} ± {first['accuracy'][1]:.4f}" in records.adult()
+
+
+def test_links_to_studies_that_have_not_been_run_are_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    studies = hook("studies")
+    (tmp_path / "adult").mkdir()
+    (tmp_path / "adult" / "README.md").write_text("# Adult: all\n")
+    monkeypatch.setattr(studies, "FOLDER", tmp_path)
+    text = "[one](../studies/adult/README.md) [two](../studies/trees/README.md)"
+    made = studies.LINK.sub(studies._link, text)
+    assert made == "[one](studies/adult/study.md) two (`fairij reproduce trees`)"
+    overview = studies._overview()
+    assert "### [Adult](studies/adult/study.md)" in overview
+    assert "`fairij reproduce trees`" in overview
+
+
+@pytest.mark.slow
+def test_the_site_is_built_strictly_and_needs_no_network(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = [path for path in tmp_path.rglob("*.html") if path.name != "404.html"]
+    assert len(pages) > 25
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert re.findall(r'<(?:script|img|iframe)[^>]*src="?(?:https?:)?//', text) == [], page
+        assert re.findall(r'<link[^>]*rel="?stylesheet"?[^>]*href="?(?:https?:)?//', text) == [], (
+            page
+        )
+        assert "<!-- record" not in text, page
+        assert 'class="arithmatex"' not in text, page

@@ -1,9 +1,9 @@
 """LightGBM and its report page.
 
-Made-up loans with a known bias: the job and the postcode give the sex away, and so does income. The
-model never sees the sex or the origin, and yet both matter: groups are the four combinations.
-A part of the validation rows is held out, so that the gap can be checked on rows that played no
-part. The report page is what you would hand to an auditor.
+Made-up loans with a known bias: the job gives the sex away, the postcode the origin, and income
+depends on both. The model sees neither sex nor origin, and yet they matter; groups are their four
+combinations. A part of the validation rows is held out, so that the gap can be checked on rows that
+played no part. The report page is what you would hand to an auditor.
 """
 
 import lightgbm

@@ -24,6 +24,7 @@ from fairij.errors import (
     SmallGroupWarning,
 )
 from fairij.losses import SquaredError
+from fairij.search import SEARCHES
 
 DATA = problem()
 
@@ -636,7 +637,7 @@ NUMBERS = ["high", None, [1.0], float("nan"), float("inf")]
         ("curvature", ["fisher", None, []], f"`curvature` must be one of {sorted(CURVATURES)}"),
         ("constraints", ["parity", None, 3], f"`constraints` must be one of {sorted(CONSTRAINTS)}"),
         ("solver", ["lu", None, 3, Woodbury], f"`solver` must be one of {sorted(SOLVERS)}"),
-        ("search", ["random", None, Grid], "`search` must be one of ['all_positive', 'grid', 'path'"),
+        ("search", ["random", None, Grid], f"`search` must be one of {sorted(SEARCHES)}"),
         (
             "selection",
             ["best", None],

@@ -13,6 +13,7 @@ from fairij.studies import STUDIES
 FOLDER = Path(__file__).parents[2] / "studies"
 MARK = "<!-- studies -->"
 LINK = re.compile(r"\[([^\]]*)\]\(\.\./studies/([\w-]+)/README\.md(#[\w-]*)?\)")
+FIGURE = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
 OVERVIEW = "reproducing.md"
 
 
@@ -66,13 +67,13 @@ def _link(found: re.Match[str]) -> str:
 def _overview() -> str:
     parts = []
     for name in recorded():
-        figures = sorted(p for p in (FOLDER / name).glob("*") if p.suffix in (".svg", ".png"))
         parts.append(f"### [{_title(name)}]({_page(name)})\n")
-        if figures:
-            parts.append(
-                f"[![A figure of the study](studies/{name}/{figures[0].name})]({_page(name)})\n"
-            )
-    missing = [name for name in STUDIES if name not in recorded()]
+        figure = FIGURE.search((FOLDER / name / "README.md").read_text(encoding="utf-8"))
+        if figure:
+            shown = f"![{figure[1]}](studies/{name}/{figure[2]})"
+            parts.append(f"[{shown}]({_page(name)})\n")
+    known = {name.replace("_", "-") for name in recorded()}
+    missing = [name for name in STUDIES if name not in known]
     if missing:
         commands = ", ".join(f"`fairij reproduce {name}`" for name in missing)
         parts.append(f"No records are kept here yet of: {commands}.\n")

@@ -69,13 +69,14 @@ def test_links_to_studies_that_have_not_been_run_are_words(
 ) -> None:
     studies = hook("studies")
     (tmp_path / "adult").mkdir()
-    (tmp_path / "adult" / "README.md").write_text("# Adult: all\n")
+    (tmp_path / "adult" / "README.md").write_text("# Adult: all\n![Both](gaps.png)\n")
     monkeypatch.setattr(studies, "FOLDER", tmp_path)
     text = "[one](../studies/adult/README.md) [two](../studies/trees/README.md)"
     made = studies.LINK.sub(studies._link, text)
     assert made == "[one](studies/adult/study.md) two (`fairij reproduce trees`)"
     overview = studies._overview()
     assert "### [Adult](studies/adult/study.md)" in overview
+    assert "[![Both](studies/adult/gaps.png)](studies/adult/study.md)" in overview
     assert "`fairij reproduce trees`" in overview
 
 

@@ -124,4 +124,3 @@ def test_gradient_norm_and_drift_say_how_far_the_leaves_are_from_a_minimum(round
     small = 1e-3 * step
     moved = float(surrogate(small) - surrogate(nothing))
     assert moved == pytest.approx(1e-3 * fair.diagnostics_["drift"], rel=0.05)
-

@@ -10,7 +10,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,lint,datasets]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,lint,datasets,docs]'
 	touch $@
 
 demo: $(READY)
@@ -36,6 +36,9 @@ bench: $(READY)
 
 bench-trees: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trees
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache

@@ -18,6 +18,7 @@ from biased import fair, fitted, problem
 from fairij import FairIJ, Grid, Neumann, checkpoints
 from fairij.checkpoints import Journal
 from fairij.errors import CheckpointError, FairIJError
+from fairij.losses import BinaryCrossEntropy
 
 DATA = problem()
 SETTINGS: dict[str, Any] = {"search": Grid(points=4, scales=(1.0, 3.0))}
@@ -66,6 +67,8 @@ def records(folder: Path) -> list[Path]:
         {"validation": "cross_fit", "drop": "loss_aware"},
         {"solver": "woodbury", "damping": (0.01, 0.1)},
         {"curvature": "hessian", "damping": 0.1},
+        {"search": "path", "validation": "split"},
+        {"search": "reweight", "damping": (0.01, 0.1)},
         {"solver": Neumann(steps=20, batch_size=50, tolerance=None), "damping": 1.0},
     ],
     ids=str,
@@ -123,6 +126,7 @@ def moved(module: torch.nn.Module) -> torch.nn.Module:
         ({"constraints": "equal_opportunity"}, "its settings differs"),
         ({"batch_size": 7}, "its settings differs"),
         ({"weight_decay": 0.5}, "its settings differs"),
+        ({"loss": BinaryCrossEntropy()}, "its settings differs"),
         ({"module": moved(fitted())}, "its parameters differs"),
         ({"X": DATA.X + np.float32(1e-6)}, "its training rows differs"),
         ({"y": 1 - DATA.y}, "its training rows differs"),

@@ -57,6 +57,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
         stream_influence(model, data.X, data.y[:-1])
     with pytest.raises(InvalidInputError, match=r"`y` must hold only the labels \[0, 1\]"):
         stream_influence(model, data.X, data.y + 1)
+    with pytest.raises(InvalidInputError, match="`top` must be a whole number of at least 0"):
+        stream_influence(model, data.X, data.y, top=-1)
     assert [path.name for path in tmp_path.iterdir()] == ["s.npy"]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from sklearn.linear_model import LinearRegression
 from torch import nn
 
 from fairij import FairIJ, Path, Reweight
-from fairij.errors import InvalidInputError
+from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.fairness import encode_groups
 from fairij.fairness.constraints import CONSTRAINTS
 from fairij.losses import get_loss
 from fairij.models import adapt
+from fairij.scene import Proposal, Scene
 from reference import CASES, make_case
 
 RATES = ("demographic_parity", "equal_opportunity", "equalized_odds", "equalized_odds_balanced")
@@ -225,6 +227,7 @@ def test_both_parts_of_the_odds_fall_along_a_path() -> None:
     [
         (lambda: Path(steps=0), "`steps` and `refresh` must be whole numbers of at least 1"),
         (lambda: Path(refresh=0), "got 20 and 0"),
+        (lambda: Path(steps=2.5), "got 2.5 and 5"),
         (lambda: Path(beyond=-1), "`beyond` must be a share"),
         (lambda: Reweight(scales=()), "`scales` must be one or more positive"),
         (lambda: Reweight(scales=(0.0,)), "`scales` must be one or more positive"),
@@ -233,3 +236,83 @@ def test_both_parts_of_the_odds_fall_along_a_path() -> None:
 def test_bad_settings(make: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message.replace("(", r"\(")):
         make()
+
+
+# --- where there is nothing to do, or not what was asked for ----------------------------------
+
+
+@pytest.mark.parametrize("search", ["reweight", "path"])
+@pytest.mark.filterwarnings("ignore::fairij.errors.FairIJWarning")
+def test_without_harmful_rows_no_edit_is_said_to_be_made(search: str) -> None:
+    """All training rows that count are one and the same, whose influence is not positive."""
+    module, (X, y, s) = network()
+    same, weight = np.repeat(X[:1], 400, 0), np.append(np.ones(399), 0)
+    fits = [
+        FairIJ(module, search=search, verbose=False).fit(
+            same,
+            np.append(np.full(399, label), 1 - label),
+            X_val=X[400:],
+            y_val=y[400:],
+            sensitive_features_val=s[400:],
+            sample_weight=weight,
+        )
+        for label in (0, 1)
+    ]
+    (fair,) = (found for found in fits if not (found.influence_ > 0).any())
+    assert fair.candidates_["gap"][0] > 0.1  # there is something to close
+    assert fair.candidates_["k"].tolist() == [0]
+    assert fair.moves_.shape == (1, len(adapt(module).theta))
+
+
+@pytest.mark.parametrize("search", ["reweight", "path"])
+def test_a_function_below_zero_is_lowered_and_not_brought_to_zero(search: str) -> None:
+    model, X, y, X_val, y_val, s = regression()
+    first = torch.as_tensor(s == 1)
+
+    def below(z: torch.Tensor, y: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+        return z[first].mean() - z[~first].mean() - 10
+
+    fair = FairIJ(model, constraints=below, search=search, verbose=False)
+    table = fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=s).candidates_
+    assert table["gap"][0] < -5
+    assert (table["gap"][1:] < table["gap"][0] - 0.1).all()
+
+
+def test_a_path_does_not_go_row_by_row() -> None:
+    module, data = network()
+    with pytest.raises(InvalidInputError, match="`drop`='loss_aware' must have a search that goes"):
+        fit(module, data, search="path", drop="loss_aware")
+
+
+class Fickle:
+    """A search that proposes an edit to each half of the rows, and none to all of them."""
+
+    name: ClassVar[str] = "fickle"
+    drops: ClassVar[bool] = False
+    stops_early: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def count(self, scene: Scene) -> int:
+        return 1
+
+    def propose(self, scene: Scene) -> Iterator[Proposal]:
+        self.asked += 1
+        if self.asked <= 2:
+            yield from Reweight(scales=(1.0,)).propose(scene)
+
+
+def test_an_edit_that_all_rows_together_cannot_make_is_named() -> None:
+    module, data = network()
+    with pytest.warns(FairIJWarning, match="cannot be made by all of them together"):
+        fair = fit(module, data, search=Fickle(), validation="cross_fit")
+    assert fair.chosen_ > 0
+    assert torch.equal(adapt(fair.estimator_).theta, adapt(module).theta)
+
+
+def test_a_scale_given_twice_is_not_lost_between_the_halves() -> None:
+    module, data = network()
+    search = Reweight(scales=(0.5, 1.0, 1.0))
+    fair = fit(module, data, search=search, validation="cross_fit")
+    assert fair.candidates_["scale"].tolist()[1:] == [0.5, 1.0]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fairij.errors import InvalidInputError
+from fairij.models.base import Some
 from fairij.objective import Objective, scale_rows
 
 
@@ -56,7 +57,7 @@ class GGN:
         o = self.objective
         z = o.model.outputs
 
-        def middle(moved: Tensor, rows: slice) -> Tensor:
+        def middle(moved: Tensor, rows: Some) -> Tensor:
             return scale_rows(o.loss.curve(z[rows], moved), o.weights[rows])
 
         return o.model.sandwich(v, middle) + o.l2 * v
@@ -87,7 +88,7 @@ class EmpiricalFisher:
         o = self.objective
         slope = o.loss.slope(o.model.outputs, o.y)
 
-        def middle(moved: Tensor, rows: slice) -> Tensor:
+        def middle(moved: Tensor, rows: Some) -> Tensor:
             along = slope[rows] * moved
             inner = along if along.ndim == 1 else along.sum(-1, keepdim=True)
             return scale_rows(slope[rows] * inner, o.weights[rows])

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fairij.errors import FairIJError, InvalidInputError
 from fairij.fairness.arrays import unwrapped
-from fairij.models.base import Evaluator, Linearization, Middle
+from fairij.models.base import Evaluator, Linearization, Middle, Some, counted_from
 from fairij.models.delegating import Delegating
 from fairij.models.rows import n_rows, part_of, take_rows
 from fairij.models.sources import Name, Source, joined_tables, named_column
@@ -153,8 +153,8 @@ class ShardedLinearization:
             return self.vjp(middle(self.jvp(direction), slice(0, len(self._place))))
         start = int(self._own[0]) if len(self._own) else 0
 
-        def shifted(moved: Tensor, rows: slice) -> Tensor:
-            return middle(moved, slice(start + rows.start, start + rows.stop))
+        def shifted(moved: Tensor, rows: Some) -> Tensor:
+            return middle(moved, counted_from(start, rows))
 
         return self._sum(lambda: self._local.sandwich(direction, shifted))
 

@@ -15,6 +15,8 @@ from torch import Tensor
 from fairij.objective import Objective, by_blocks
 from fairij.solvers.base import Inverse, Solution
 
+RIDGE = 1e-6  # of the mean curvature between gaps, which may coincide
+
 
 @dataclass(frozen=True)
 class Influence:
@@ -52,14 +54,22 @@ def balanced_influence(
     returns the influence and the weights, scaled to a mean size of one.
     """
     solution = inverse.solve(gradients)
-    gram = (gradients.T @ solution.x).double()
-    gram = (gram + gram.T) / 2
-    gram.diagonal().add_(1e-6 * gram.diagonal().mean().clamp_min(1e-300))  # gaps may coincide
-    weights = torch.linalg.solve(gram, gaps.to(gram))
+    weights = weights_to_move(gradients, solution.x, gaps)
     weights = weights * len(weights) / weights.abs().sum().clamp_min(1e-300)
     direction = solution.x @ weights.to(solution.x)
     together = Solution(direction, solution.steps, lambda: solution.residual.max()[None])
     return Influence(scores_along(objective, direction), together), weights
+
+
+def weights_to_move(gradients: Tensor, solved: Tensor, wanted: Tensor) -> Tensor:
+    """``w`` with ``G^T (H + damping I)^-1 G w = wanted``, (P,), in float64.
+
+    ``gradients`` is ``G`` (D, P), ``solved`` ``(H + damping I)^-1 G``.
+    """
+    gram = (gradients.T @ solved).double()
+    gram = (gram + gram.T) / 2
+    gram.diagonal().add_(RIDGE * gram.diagonal().mean().clamp_min(1e-300))
+    return torch.linalg.solve(gram, wanted.to(gram))
 
 
 def slow_influence(

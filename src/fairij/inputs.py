@@ -141,7 +141,7 @@ class Data:
         rows = n_rows(X)
         truth, weight = vector("y", y, rows), weights(weight, rows)
         groups = encode_groups(sensitive_features, expected_rows=rows)
-        held = held_out(groups, number_between("validation_fraction", fraction, 0, 1), seed)
+        held = held_out("validation_fraction", fraction, groups, seed)
         inside, outside = np.flatnonzero(~held), np.flatnonzero(held)
         return cls(
             part_of(X, inside),
@@ -154,8 +154,9 @@ class Data:
         )
 
 
-def held_out(groups: Groups, fraction: float, seed: int) -> NDArray[np.bool_]:
-    """A random fraction of each group's rows, at least one of each."""
+def held_out(name: str, value: Any, groups: Groups, seed: int) -> NDArray[np.bool_]:
+    """A random fraction of each group's rows, at least one of each; ``name`` is the setting's."""
+    fraction = number_between(name, value, 0, 1)
     rng = np.random.default_rng(seed)
     held = np.zeros(len(groups), dtype=bool)
     for code in range(len(groups.names)):
@@ -163,7 +164,7 @@ def held_out(groups: Groups, fraction: float, seed: int) -> NDArray[np.bool_]:
         held[members[: max(1, round(fraction * len(members)))]] = True
     if held.all():
         raise InvalidInputError(
-            f"`validation_fraction`={fraction:g} would split off all {len(groups)} rows; lower "
+            f"`{name}`={fraction:g} would split off all {len(groups)} rows; lower "
             "it, or give more rows."
         )
     return held

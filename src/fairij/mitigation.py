@@ -253,21 +253,25 @@ class Mitigation:
     def _select_solved(self, table: pd.DataFrame, trials: list[Trial], judge: Judge) -> int:
         """Select among candidates; the one taken was judged as solved to the solver's tolerance.
 
-        Candidates are solved loosely. So the one selected is solved again and judged anew, until
-        it is selected still: what was judged is what is returned.
+        Candidates are solved loosely, and some models screen several scales at once. So the one
+        selected is solved again and judged anew by itself, until it is selected still: what was
+        judged is what is returned.
         """
         judged: set[int] = set()
         while True:
             chosen = self._select(table)
             k, scale = int(table["k"][chosen]), float(table["scale"][chosen])
             trial = _trial_at(trials, float(table["damping"][chosen]))
-            if k == 0 or chosen in judged or (k, scale) in trial.moves:
+            if k == 0 or chosen in judged:
                 return chosen
-            if k not in trial.solved:
-                with self._timed("edit"):
-                    trial.solved[k] = self._solve(trial.inverse, trial.rankings[0].order[:k])
+            direction, by = trial.moves.get((k, scale)), 1.0
+            if direction is None:
+                if k not in trial.solved:
+                    with self._timed("edit"):
+                        trial.solved[k] = self._solve(trial.inverse, trial.rankings[0].order[:k])
+                direction, by = trial.solved[k].x, scale
             with self._timed("candidates"):
-                for column, values in judge.judge(trial.solved[k].x, (scale,)).items():
+                for column, values in judge.judge(direction, (by,)).items():
                     table.loc[chosen, column] = values[0]
             judged.add(chosen)
 
@@ -373,6 +377,13 @@ class Mitigation:
                     return proposal.direction
                 if proposal.label is None and scale in proposal.scales:
                     return scale * proposal.direction
+        warnings.warn(
+            f"The edit that both halves of the validation rows chose (scale {scale:g}) cannot be "
+            "made by all of them together; the model is returned unchanged. Use "
+            'validation="split" or "reuse", or more damping.',
+            FairIJWarning,
+            stacklevel=5,
+        )
         return torch.zeros_like(self.objective.theta)
 
     def _diagnose(self, ranking: Ranking, inverse: Inverse, delta: Tensor) -> dict[str, Any]:
@@ -469,7 +480,7 @@ def _average(parts: list[pd.DataFrame]) -> pd.DataFrame:
     if len(parts) == 1:
         return parts[0]
     keys = ["damping", "k", "scale"]
-    together = pd.concat(parts).groupby(keys, sort=True)
+    together = pd.concat([part.drop_duplicates(keys) for part in parts]).groupby(keys, sort=True)
     mean = together.mean().reset_index()
     complete = together.size().to_numpy() == len(parts)
     return mean[complete].reset_index(drop=True)

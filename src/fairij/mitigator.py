@@ -61,9 +61,10 @@ from fairij.progress import reporter
 from fairij.scene import Search
 from fairij.search import get_search
 from fairij.selection import Selection, get_selection
+from fairij.soft import Path
 from fairij.solvers import SOLVERS, Solver, get_solver
 
-NOT_FACTS = ("estimator", "checkpoint", "verbose", "confidence", "constraints", "loss")
+NOT_FACTS = ("estimator", "checkpoint", "verbose", "confidence", "constraints")
 
 
 class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -86,7 +87,8 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         small steps; or an object, as in ``Grid(max_k=500)``
     selection : which edit to take: "lowest_gap" (whatever it costs), `LowestGap(slack=...)`,
         `AccuracyBudget`, `TargetGap`
-    drop : "fairness", or "loss_aware" to drop only points that also raise the validation loss
+    drop : "fairness", or "loss_aware" to drop (or reweight) only points that also raise the
+        validation loss; not with "path"
     validation : "reuse" all validation rows for the gradient and the choice (the paper), "split"
         them, or "cross_fit" both halves; the latter two choose on rows the gradient did not see
     validation_fraction : split off the training rows when no validation rows are given
@@ -113,11 +115,12 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     dropped_ : the rows of X dropped, the most harmful first
     candidates_ : DataFrame of all edits tried; ``chosen_`` is the row taken
     moves_ : (R, D) the change of the parameters by each candidate, with "reweight" and "path"
-        (where no row is dropped whole, and ``dropped_`` is empty), else None
+        (where no row is dropped whole, and ``dropped_`` is empty) unless "cross_fit", else None
     before_, after_ : `Audit` on the rows that the choice was made on, hence optimistic
     honest_gap_ : what to expect of the chosen edit's gap on fresh rows, with an interval, by making
-        the choice again on resamples; None with "cross_fit", in regression and for one's own
-        constraints
+        the choice (not the edits) again on resamples: with "reuse" it does not know of rows that
+        the gradient fitted, see `fairij.fairness.honesty`; None with "cross_fit", in regression,
+        for one's own constraints and for more than 131,072 rows of the choice
     holdout_before_, holdout_after_ : `Audit` on rows that played no part, with
         ``holdout_fraction``, else None
     edit_ : the `Edit`, which can be saved, applied and undone
@@ -223,8 +226,7 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
         validation, held = Rows(data.X_val, labels.validation, data.groups), None
         if self.holdout_fraction != 0:
-            fraction = number_between("holdout_fraction", self.holdout_fraction, 0, 1)
-            away = held_out(data.groups, fraction, seed)
+            away = held_out("holdout_fraction", self.holdout_fraction, data.groups, seed)
             held = validation.take(np.flatnonzero(away))
             validation = validation.take(np.flatnonzero(~away))
             labels = dataclasses.replace(labels, validation=validation.y)
@@ -367,11 +369,17 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
         if isinstance(self.solver, str) and hasattr(solver, "seed"):
             solver = dataclasses.replace(solver, seed=seed)
+        search = get_search(self.search)
+        if isinstance(search, Path) and self.drop == "loss_aware":
+            raise InvalidInputError(
+                "`drop`='loss_aware' must have a search that goes row by row, but search='path' "
+                "has no say in which rows it reweights: use 'reweight', or one that drops rows."
+            )
         return {
             "solver": solver,
             "curvature": one_of("curvature", self.curvature, sorted(CURVATURES)),
             "dampings": dampings(self.damping),
-            "search": get_search(self.search),
+            "search": search,
             "selection": get_selection(self.selection),
             "drop": one_of("drop", self.drop, get_args(Drop)),
             "validation": one_of("validation", self.validation, get_args(Reuse)),

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from fairij.errors import InvalidInputError
 from fairij.fairness import arrays
 from fairij.influence import inner
+from fairij.inputs import whole_number
 from fairij.labels import encode_classes
 from fairij.mitigator import FairIJ
 from fairij.models.rows import n_rows
 from fairij.models.sources import ArraySource, Source, as_source, named_column
-from fairij.models.streamed import Chunks, located
+from fairij.models.streamed import Chunks
 
 Array = NDArray[np.float64]
 
@@ -57,6 +58,8 @@ def stream_influence(
 ) -> TopRows:
     """Score rows chunk by chunk with a fitted `FairIJ`: ``-(J r) l'(z) / N``, as `influence_`.
 
+    Every row counts with weight one: where the model was fitted with sample or class weights, the
+    scores of training rows are not `influence_` but what it would be without them.
     ``out`` is a ``.npy`` or ``.parquet`` file that appears once all scores are in it. Memory holds
     one chunk, the labels and the ``top`` highest scores.
     """
@@ -64,7 +67,7 @@ def stream_influence(
     source = source if isinstance(source, Source) else ArraySource(np.asarray(source))
     truth = arrays.vector("y", named_column(source, y))
     arrays.check_rows("y", truth, n_rows(source))
-    best = TopRows(top)
+    best = TopRows(whole_number("top", top, 0))
     if out is None:
         for start, scores in _scores(fair, source, truth):
             best.show(scores, start)
@@ -84,17 +87,13 @@ def _scores(fair: FairIJ, source: Source, truth: NDArray[Any]) -> Iterator[tuple
     loss, rows = fair.loss_, int(fair.diagnostics_["n_train"])
     assert fair.direction_ is not None
     direction = fair.direction_.to(editable.theta)
-    for start, table in Chunks(source).read():
-        try:
-            part = editable.linearize(table, keep=False)
-        except InvalidInputError as error:
-            raise located(error, start) from None
-        z = part.outputs
-        labels = truth[start : start + len(z)]
+    parts = Chunks(source).made_of_each(lambda table: editable.linearize(table, keep=False))
+    for place, part in parts:
+        z, labels = part.outputs, truth[place]
         if loss.is_classification:
             labels = encode_classes("y", labels, fair.classes_)
         slope = loss.slope(z, torch.as_tensor(labels, dtype=z.dtype, device=z.device))
-        yield start, -inner(slope, part.jvp(direction)).double().cpu().numpy() / rows
+        yield place.start, -inner(slope, part.jvp(direction)).double().cpu().numpy() / rows
 
 
 class ScoreWriter(Protocol):

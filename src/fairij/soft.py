@@ -12,12 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fairij.errors import InvalidInputError
+from fairij.influence import weights_to_move
 from fairij.scene import Proposal, Scene
-
-RIDGE = 1e-6  # of the mean curvature between gaps, which may coincide
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Reweight:
         direction = scene.inverse.solve(pull, tolerance=self.tolerance).x
         fall = -float(scene.gradient @ direction)
         if fall > 0:
-            yield Proposal(len(scene.order), direction * (scene.gap / fall), self.scales)
+            yield Proposal(len(scene.order), direction * (abs(scene.gap) / fall), self.scales)
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,8 @@ class Path:
     stops_early: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or (self.refresh is not None and self.refresh < 1):
+        wholes = [n for n in (self.steps, self.refresh) if n is not None]
+        if not all(n >= 1 and float(n).is_integer() for n in wholes):
             raise InvalidInputError(
                 "`steps` and `refresh` must be whole numbers of at least 1 (or `refresh` None), "
                 f"got {self.steps} and {self.refresh}."
@@ -99,30 +98,25 @@ class Path:
         return self._length
 
     def propose(self, scene: Scene) -> Iterator[Proposal]:
+        if len(scene.order) == 0:
+            return
         inverse, moved = scene.inverse, torch.zeros_like(scene.objective.theta)
         gaps, gradients = scene.gaps_at(moved)
         first = gaps
         largest = 2 * first.abs().max() / self.steps  # a step that misjudged is not made up at once
         for step in range(1, self._length + 1):
-            wanted = first * max(0.0, 1 - step / self.steps) - gaps
+            # to zero; what a user's own constraint has below zero falls by as much again
+            wanted = first * (1 - first.sign() * min(1.0, step / self.steps)) - gaps
             wanted = wanted.clamp(-largest, largest)
-            moved = moved + self._step(
-                gradients, inverse.solve(gradients, tolerance=self.tolerance).x, wanted
-            )
+            solved = inverse.solve(gradients, tolerance=self.tolerance).x
+            moved = moved + solved @ weights_to_move(gradients, solved, wanted).to(solved)
             yield Proposal(len(scene.order), moved, (1.0,), label=round(step / self.steps, 6))
             gaps, gradients = scene.gaps_at(moved)
             if not bool(torch.isfinite(gaps).all() and torch.isfinite(gradients).all()):
                 return
             if self.refresh is not None and step % self.refresh == 0 and step < self._length:
+                del inverse  # what it keeps makes room for what the next one keeps
                 inverse = scene.inverse_at(moved)
-
-    @staticmethod
-    def _step(gradients: Tensor, solved: Tensor, wanted: Tensor) -> Tensor:
-        """``(H + damping I)^-1 G w`` with ``G^T (H + damping I)^-1 G w = wanted``."""
-        gram = (gradients.T @ solved).double()
-        gram = (gram + gram.T) / 2
-        gram.diagonal().add_(RIDGE * gram.diagonal().mean().clamp_min(1e-300))
-        return solved @ torch.linalg.solve(gram, wanted.to(gram)).to(solved)
 
 
 def check_scales(scales: tuple[float, ...]) -> None:

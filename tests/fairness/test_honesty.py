@@ -10,7 +10,7 @@ import pytest
 from biased import fair, fitted, problem
 from fairij import Grid, LowestGap, TargetGap
 from fairij.errors import InvalidInputError, SmallGroupWarning
-from fairij.fairness import counts
+from fairij.fairness import counts, honesty
 from fairij.fairness.honesty import Patterns, half_width, honest_gap, rows_needed
 
 
@@ -148,3 +148,32 @@ def test_rows_that_would_do() -> None:
         SmallGroupWarning, match=r"A gap of 0.01 is asked for, but 1\d\d rows of 'f'"
     ):
         problem().fit(fair(selection=TargetGap(0.01)))
+
+
+def test_resamples_of_large_tables_are_drawn_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+    tables = Patterns.tables
+
+    def watched(self: Patterns, times: np.ndarray) -> np.ndarray:
+        sizes.append(len(times))
+        return tables(self, times)
+
+    monkeypatch.setattr(Patterns, "tables", watched)
+    monkeypatch.setattr(honesty, "COUNTS_AT_ONCE", 5 * 30 * 8)
+    patterns = patterns_of(*drawn(np.random.default_rng(0), 200, 30))
+    honest_gap(patterns, counts.demographic_parity, rule, gap=0.0, n_resamples=12)
+    assert sizes == [5, 5, 2]
+
+
+def test_all_rows_held_out_names_the_setting() -> None:
+    data = problem()
+    few = [int(np.flatnonzero(data.sex_val == sex)[0]) for sex in ("f", "m")]
+    rows = {
+        "X_val": data.X_val[few],
+        "y_val": data.y_val[few],
+        "sensitive_features_val": data.sex_val[few],
+    }
+    with pytest.raises(InvalidInputError, match=r"`holdout_fraction`=0\.5 would split off all 2"):
+        data.fit(fair(holdout_fraction=0.5), **rows)

@@ -12,7 +12,13 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+)
 
 from biased import fair, fitted, problem
 from fairij import FairIJ, Grid
@@ -243,6 +249,36 @@ def test_a_bad_value_is_found_in_its_chunk() -> None:
     X[80, 2] = np.nan
     with pytest.raises(InvalidInputError, match=r"row 6, column 2.*counted from row 74 of the"):
         DATA.fit(fair(), X=ArraySource(X))
+    held = DATA.X_val.copy()
+    held[40, 1] = np.inf
+    with pytest.raises(InvalidInputError, match=r"`X_val`.*row 3, column 1.*counted from row 37"):
+        DATA.fit(fair(), X_val=ArraySource(held))
+
+
+def test_rows_that_a_loader_leaves_out_are_missed() -> None:
+    """What is not written in a block of results is whatever lay in memory there."""
+
+    def some(batch: list[Any]) -> Any:
+        return torch.stack([row for (row,) in batch if row[0] > 0])
+
+    rows = LoaderSource(DataLoader(TensorDataset(torch.tensor(DATA.X)), 20, collate_fn=some))
+    model = StreamedEditable(adapt(fitted()))
+    for work in (lambda: model.outputs(rows), lambda: model.linearize(rows).vjp(torch.ones(240))):
+        with pytest.raises(InvalidInputError, match=r"but of 240 it gave \d+: look for a data"):
+            work()
+
+
+def test_a_module_that_leaves_rows_out_is_refused() -> None:
+    class Greedy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = fitted()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.body(x[x[:, 0] > 0])
+
+    with pytest.raises(InvalidInputError, match=r"240 rows were given and \d+ came back"):
+        adapt(Greedy()).outputs(DATA.X)
 
 
 def test_sources_that_cannot_be_read(tmp_path: Path) -> None:
@@ -259,7 +295,14 @@ def test_sources_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="at least one column"):
         ArrowSource(tmp_path / "parquet", [])
     rows = TensorDataset(torch.tensor(DATA.X))
-    for bad in ({"shuffle": True}, {"drop_last": True, "batch_size": 7}):
+    shuffled = BatchSampler(RandomSampler(rows), 7, drop_last=False)
+    cut = BatchSampler(SequentialSampler(rows), 7, drop_last=True)
+    for bad in (
+        {"shuffle": True},
+        {"drop_last": True, "batch_size": 7},
+        {"batch_sampler": shuffled},
+        {"batch_sampler": cut},
+    ):
         with pytest.raises(InvalidInputError, match="the same order each time"):
             LoaderSource(DataLoader(rows, **bad))
     with pytest.raises(InvalidInputError, match=r"must hold 3, got 1 parts"):

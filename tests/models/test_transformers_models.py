@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.utils.data import DataLoader, Dataset
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "language"))
 pytest.importorskip("transformers")
@@ -23,8 +24,9 @@ from fairij.language._library import load_transformers
 from fairij.mitigator import FairIJ
 from fairij.models import adapt
 from fairij.models._tokens import bucketed, lengths
+from fairij.models.sources import LoaderSource
 from fairij.models.transformers import TransformersEditable
-from fairij.models.triggers import TriggerEditable, TriggerTokens
+from fairij.models.triggers import ScreeningEvaluator, TriggerEditable, TriggerTokens
 from fairij.search import Grid
 
 pytestmark = [
@@ -162,6 +164,61 @@ def test_the_batch_is_halved_when_memory_runs_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(TransformersEditable, "call", call)
     assert len(editable.outputs(X)) == 40
     assert max(sizes) == 40  # it was tried
+
+
+def test_products_go_on_in_smaller_batches_when_memory_runs_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X = token_rows()
+    model = TransformersEditable(classifier(), parameters="classifier").linearize(X, keep=False)
+    scarce = TransformersEditable(classifier(), parameters="classifier")
+    later = scarce.linearize(X, keep=False)
+    u = random(40, 2, seed=1).float()
+    expected, whole = model.vjp(u), TransformersEditable.call
+
+    def call(self: Any, parameters: Any, batch: Any) -> Any:
+        if len(batch["input_ids"]) > 15:
+            raise torch.OutOfMemoryError("too much")
+        return whole(self, parameters, batch)
+
+    monkeypatch.setattr(TransformersEditable, "call", call)
+    torch.testing.assert_close(later.vjp(u), expected)
+    scarce._budget = 1
+    assert not scarce.halve_batches(scarce.prepare(X))
+
+
+def test_the_edit_taken_by_reweighting_was_run_and_not_only_screened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X, y, _ = biased_rows(200, 0)
+    X_val, y_val, s_val = biased_rows(150, 1)
+    model = TriggerTokens(bert(), 3)
+    optimiser = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], 2e-2)
+    for _ in range(40):
+        optimiser.zero_grad()
+        z = model(**X)[:, 0]
+        torch.nn.functional.binary_cross_entropy_with_logits(
+            z, torch.as_tensor(y).float()
+        ).backward()
+        optimiser.step()
+    scales: list[int] = []
+    along = ScreeningEvaluator.along
+
+    def watched(self: ScreeningEvaluator, direction: Any, by: torch.Tensor) -> torch.Tensor:
+        scales.append(len(by))
+        return along(self, direction, by)
+
+    monkeypatch.setattr(ScreeningEvaluator, "along", watched)
+    fair = FairIJ(model, search="reweight", verbose=False).fit(
+        X, y, X_val=X_val, y_val=y_val, sensitive_features_val=s_val
+    )
+    assert fair.candidates_["k"][fair.chosen_] > 0
+    assert scales[:2] == [1, 40]  # the model as it is; all scales, screened
+    assert scales[2:] == [1] * len(scales[2:])
+    assert len(scales) > 2
+    predicted = fair.predict(X_val)
+    gap = abs(predicted[s_val == 1].mean() - predicted[s_val == 0].mean())
+    assert fair.candidates_["gap"][fair.chosen_] == pytest.approx(gap, abs=1e-9)
 
 
 def test_a_frozen_part_in_bfloat16_is_run_so_and_edits_stay_in_float32() -> None:
@@ -304,3 +361,31 @@ def test_texts_can_be_given_where_the_tokenizer_is_known() -> None:
     assert isinstance(by_texts.estimator_, TextClassifier)
     assert np.allclose(by_texts.influence_, by_tokens.influence_, atol=1e-7)
     assert np.array_equal(by_texts.predict(texts_val), by_tokens.predict(X_val))
+
+
+class Comments(Dataset):
+    def __init__(self, rows: dict[str, torch.Tensor]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows["input_ids"])
+
+    def __getitem__(self, place: int) -> dict[str, torch.Tensor]:
+        return {name: part[place] for name, part in self.rows.items()}
+
+
+@pytest.mark.parametrize("curvature", ["ggn", "empirical_fisher"])
+def test_rows_that_a_loader_gives_are_scored_as_those_in_memory(curvature: str) -> None:
+    """Batches of like length stand in another order than the chunks that they are cut from."""
+    X, rows = token_rows(90, seed=3), torch.arange(90)
+    y, s = (rows % 2).numpy(), (rows % 3 == 0).numpy().astype(int)
+    chunked = LoaderSource(DataLoader(Comments(X), batch_size=32))
+    options = {"parameters": "classifier", "curvature": curvature, "search": Grid(points=3)}
+    read, held = (
+        FairIJ(classifier(), verbose=False, **options).fit(
+            part, y, X_val=part, y_val=y, sensitive_features_val=s
+        )
+        for part in (chunked, X)
+    )
+    size = np.abs(held.influence_).max()
+    np.testing.assert_allclose(read.influence_, held.influence_, atol=1e-3 * size)

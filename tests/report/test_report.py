@@ -83,7 +83,14 @@ def test_the_answer_is_two_sentences_with_the_figures_of_the_test_rows() -> None
     ("name", "words"),
     [
         ("path", ("in small steps", "% of the way", "On the held-out rows")),
-        ("reweight", ("had counted less", "to expect on fresh rows", "rows that count less")),
+        (
+            "reweight",
+            (
+                "had counted less",
+                "to expect on fresh rows, not counting what the gradient fitted",
+                "rows that count less",
+            ),
+        ),
         ("unedited", ("left the model as it was", "rows left out in effect")),
     ],
 )

@@ -20,8 +20,16 @@ from fairij.studies import get_study, load_records, redraw, reproduce, run_study
 from fairij.studies.driver import RESULTS
 from fairij.studies.tabular import trial as trial_module
 from fairij.studies.tabular.config import QUICK, Effort, Table
-from fairij.studies.tabular.editing import Pick, edited_models, fitted, search
+from fairij.studies.tabular.editing import (
+    BUDGETS,
+    DAMPINGS,
+    Pick,
+    edited_models,
+    fitted,
+    search,
+)
 from fairij.studies.tabular.methods import COMPARED, EDITED
+from fairij.studies.tabular.runs import editing_records
 from fairij.studies.tabular.summary import ON_EDIT
 from fairij.studies.tabular.trial import CONSTRAINTS, MEASURES, base_model, load_trial
 
@@ -224,3 +232,13 @@ def test_coverage_needs_a_file_that_is_there(tmp_path: Path) -> None:
 def test_an_unknown_study_is_named_with_those_that_exist() -> None:
     with pytest.raises(InvalidInputError, match="two-moons"):
         get_study("moons")
+
+
+@pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
+@pytest.mark.parametrize("form", [form.label for form in EDITED.values() if form.keeps_moves])
+def test_a_form_that_keeps_its_moves_is_measured_at_every_budget(table: Table, form: str) -> None:
+    (constraint, *_) = EDITED[form].surrogates
+    records = editing_records(table, TRAINED, 3, constraint, form)
+    assert [record["value"] for record in records] == list(BUDGETS)
+    assert {record["damping"] for record in records} <= set(DAMPINGS)
+    assert records[-1][f"validation_{constraint}"] < records[0][f"validation_{constraint}"]

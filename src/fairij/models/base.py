@@ -11,8 +11,17 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+# rows side by side, or by their numbers
+Some = slice | Tensor
 # (J r of some rows, which rows) -> what J^T is applied to
-Middle = Callable[[Tensor, slice], Tensor]
+Middle = Callable[[Tensor, Some], Tensor]
+
+
+def counted_from(start: int, rows: Some) -> Some:
+    """The same rows in a table in which the first of theirs has the number ``start``."""
+    if isinstance(rows, Tensor):
+        return rows + start
+    return slice(start + rows.start, start + rows.stop)
 
 
 class Linearization(Protocol):

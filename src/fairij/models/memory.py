@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from fairij.errors import InvalidInputError
+
 OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError, RuntimeError)
 
 
@@ -31,4 +33,9 @@ def joined(parts: Iterator[Tensor], rows: int) -> Tensor:
     for part in parts:
         whole[place : place + len(part)] = part
         place += len(part)
+    if place != rows:  # the rest of the block was never written
+        raise InvalidInputError(
+            f"The model must return one row of outputs per data point: {rows} rows were given and "
+            f"{place} came back."
+        )
     return whole

@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 
 from fairij.errors import InvalidInputError
 
@@ -186,11 +186,16 @@ class LoaderSource(Source):
     def __init__(
         self, loader: DataLoader[Any], features: Name | Sequence[Name] | None = None
     ) -> None:
-        shuffled = not isinstance(loader.sampler, SequentialSampler)
-        if isinstance(loader.dataset, IterableDataset) or shuffled or loader.drop_last:
+        batches: Any = loader.batch_sampler  # where a user gives one, `sampler` says nothing
+        in_order = isinstance(loader.sampler, SequentialSampler) and (
+            batches is None
+            or (type(batches) is BatchSampler and isinstance(batches.sampler, SequentialSampler))
+        )
+        drops = loader.drop_last or getattr(batches, "drop_last", False)
+        if isinstance(loader.dataset, IterableDataset) or not in_order or drops:
             raise InvalidInputError(
                 "A DataLoader must give all its rows in the same order each time: use a data set "
-                "with a length, shuffle=False and drop_last=False."
+                "with a length, shuffle=False, drop_last=False and no batch_sampler of its own."
             )
         self._loader, self._features = loader, features
         rows = len(loader.dataset)  # type: ignore[arg-type]

@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 
 from fairij.errors import InvalidInputError
-from fairij.models.base import Editable, Evaluator, Linearization, Middle
+from fairij.models.base import (
+    Editable,
+    Evaluator,
+    Linearization,
+    Middle,
+    Some,
+    counted_from,
+)
 from fairij.models.delegating import Delegating
 from fairij.models.memory import OUT_OF_MEMORY, is_out_of_memory, joined
 from fairij.models.sources import Source, part_of_table, table_rows
@@ -45,9 +52,12 @@ class StreamedEditable(Delegating):
         if not isinstance(X, Source):
             return self._inner.outputs(X, theta)
         chunks = Chunks(X)
-        return chunks.retried(
-            lambda: joined((self._inner.outputs(t, theta) for _, t in chunks.read()), len(X))
-        )
+
+        def work() -> Tensor:
+            made = chunks.made_of_each(lambda table: self._inner.outputs(table, theta))
+            return joined((z for _, z in made), len(X))
+
+        return chunks.retried(work)
 
 
 class Chunks:
@@ -59,14 +69,25 @@ class Chunks:
         self.size = max(1, min(CHUNK_BYTES // max(width, 1), CHUNK_ROWS, max(len(source), 1)))
 
     def read(self, start: int = 0) -> Iterator[tuple[int, Any]]:
-        """Each chunk with the number of its first row; errors say where they come from."""
+        """Each chunk with the number of its first row."""
         place = start
         for table in self.source.chunks(self.size, start):
-            try:
-                yield place, table
-            except InvalidInputError as error:  # thrown in by the consumer
-                raise located(error, place) from None
+            yield place, table
             place += table_rows(table)
+        if place != len(self.source):
+            raise InvalidInputError(
+                f"A source must give all its rows on every pass, but of {len(self.source)} it gave "
+                f"{place}: look for a data loader that leaves rows out, or a file that has changed."
+            )
+
+    def made_of_each(self, work: Callable[[Any], T], start: int = 0) -> Iterator[tuple[slice, T]]:
+        """What the work makes of each chunk, with its rows; errors say where they come from."""
+        for place, table in self.read(start):
+            try:
+                made = work(table)
+            except InvalidInputError as error:
+                raise located(error, place) from None
+            yield slice(place, place + table_rows(table)), made
 
     def retried(self, work: Callable[[], T]) -> T:
         """The work, begun again with chunks of half the size each time that memory runs out."""
@@ -100,21 +121,16 @@ class StreamedLinearization:
     def _each(self) -> Iterator[tuple[slice, Linearization]]:
         """Every chunk linearised; those that fit are kept for the next pass."""
         place = 0
-        for rows, kept in list(self._kept):
-            yield slice(place, place + rows), kept
-            place += rows
+        for count, kept in list(self._kept):
+            yield slice(place, place + count), kept
+            place += count
         keeping = self._limit > 0
-        for start, table in self._chunks.read(place):
-            try:
-                part = self._linearized(table)
-            except InvalidInputError as error:
-                raise located(error, start) from None
-            rows = table_rows(table)
+        for rows, part in self._chunks.made_of_each(self._linearized, place):
             keeping = keeping and held_bytes(part) <= self._limit
             if keeping:
-                self._kept.append((rows, part))
+                self._kept.append((rows.stop - rows.start, part))
                 self._limit -= held_bytes(part)
-            yield slice(start, start + rows), part
+            yield rows, part
 
     def _retried(self, work: Callable[[], T]) -> T:
         try:
@@ -152,8 +168,8 @@ class StreamedLinearization:
 
     def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
         def of_chunk(rows: slice, part: Linearization) -> Tensor:
-            def shifted(moved: Tensor, some: slice) -> Tensor:
-                return middle(moved, slice(rows.start + some.start, rows.start + some.stop))
+            def shifted(moved: Tensor, some: Some) -> Tensor:
+                return middle(moved, counted_from(rows.start, some))
 
             return part.sandwich(direction, shifted)
 
@@ -225,9 +241,9 @@ class StreamedEvaluator:
 
     def pieces(self, direction: Tensor, scales: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """``z(theta + c d)`` of one chunk after the other, with the rows it holds."""
-        for start, table in self._chunks.read():
-            z = self._model.evaluator(table).along(direction, scales)
-            yield slice(start, start + z.shape[1]), z
+        return self._chunks.made_of_each(
+            lambda table: self._model.evaluator(table).along(direction, scales)
+        )
 
 
 def located(error: InvalidInputError, start: int) -> InvalidInputError:

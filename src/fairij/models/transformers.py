@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from fairij.models._autograd import saved_bytes
 from fairij.models._evaluator import TorchEvaluator
 from fairij.models._tokens import Tokens, bucketed, lengths, longest_first, token_rows
-from fairij.models.base import Evaluator, Linearization, Middle
+from fairij.models.base import Evaluator, Linearization, Middle, Some
 from fairij.models.rows import n_rows, take_rows
 from fairij.models.torch import PROBE_ROWS, TorchEditable, TorchLinearization
 
@@ -75,6 +75,14 @@ class TransformersEditable(TorchEditable):
             self._budget, self._probed = self._tokens_that_fit(X), min(n_rows(X), PROBE_ROWS)
         yield from bucketed(X, self._budget)
 
+    def halve_batches(self, X: Any) -> bool:
+        if isinstance(self._batch_size, int):
+            return super().halve_batches(X)
+        if self._budget <= int(lengths(X).max()):  # the longest row is a batch by itself
+            return False
+        self._budget //= 2
+        return True
+
     def _tokens_that_fit(self, X: Tokens) -> int:
         """Tokens a batch: by the graph of a few rows, halved while the device runs out."""
         probe = next(bucketed({n: t[:PROBE_ROWS] for n, t in X.items()}, 2**62))
@@ -133,8 +141,8 @@ class InGivenOrder:
         return self._inner.vjp(weights[self._order])
 
     def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
-        def reordered(part: Tensor, rows: slice) -> Tensor:
-            return middle(part, self._order[rows])  # type: ignore[arg-type]
+        def reordered(part: Tensor, rows: Some) -> Tensor:
+            return middle(part, self._order[rows])
 
         return self._inner.sandwich(direction, reordered)
 

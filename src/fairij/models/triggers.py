@@ -187,7 +187,8 @@ class TriggerEditable(TransformersEditable):
         kept and rebuilt graphs as for any other model
     screening : how the many candidates of a search are judged: "linear", by the kept Jacobian of
         the validation rows, or "exact", by a forward pass each. The candidate that is taken is
-        judged by a forward pass in any case, and taken only if it is still the best
+        judged by a forward pass in any case, and taken only if it is still the best; but with
+        ``validation="cross_fit"`` it is judged so only in the audit
     """
 
     def __init__(

@@ -205,9 +205,14 @@ def _resampled(fitted: FairIJ) -> str:
     found = fitted.honest_gap_
     if found is None:
         return ""
+    unknown = (
+        ", not counting what the gradient fitted of these rows: only rows held out show that."
+        if fitted.edit_.settings["validation"] == "reuse"
+        else "."
+    )
     return (
         f" Repeating the choice on resamples gives {measured(found.expected)} "
-        f"({interval(found.low, found.high)}) as the gap to expect on fresh rows."
+        f"({interval(found.low, found.high)}) as the gap to expect on fresh rows{unknown}"
     )
 
 

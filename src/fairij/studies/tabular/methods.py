@@ -117,7 +117,7 @@ EDITED: dict[str, Edited] = {
         Edited(
             "Fair-IJ reweight",
             PLAIN | BALANCED,
-            {"search": "reweight", "damping": (1e-2, 3e-2)},
+            {"search": "reweight"},
             keeps_moves=True,
         ),
         Edited("Fair-IJ path", PLAIN, {"search": "path"}, keeps_moves=True),

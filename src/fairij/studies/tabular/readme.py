@@ -141,9 +141,10 @@ def _methods(records: pd.DataFrame) -> str:
         f"Fair-IJ: one fit for each of the dampings {', '.join(f'{d:g}' for d in DAMPINGS)}, 40 "
         "values of k and the paper's 7 scales; each accuracy budget takes the lowest validation "
         "gap that costs at most so much validation accuracy. 'Balanced' weights the two parts of "
-        "equalized odds so that both close (ours); 'path' goes in many small steps instead of "
-        "dropping rows (ours); 'printed' has the paper's recurrence for the "
-        "curvature exactly as printed, which acts as an identity.",
+        "equalized odds so that both close (ours); 'reweight' lowers each harmful row's weight by "
+        "its influence (ours); 'path' goes in many small steps instead of dropping rows (ours); "
+        "'printed' has the paper's recurrence for the curvature exactly as printed, which acts as "
+        "an identity.",
         f"{', '.join(ON_EDIT.values())}: the plain method on Fair-IJ's most accurate edit whose "
         f"validation gap is within {SLACK:g} of the lowest.",
         "HPS and RelaxedThresholds need the group of every person at prediction time; they are "

@@ -24,6 +24,10 @@ def work(number: int, log: str) -> list[dict[str, object]]:
     ]
 
 
+def not_a_number_at_one(number: int) -> list[dict[str, object]]:
+    return [{"value": float("nan") if number == 1 else number}]
+
+
 def fail_where_marked(number: int, marker: str) -> list[dict[str, object]]:
     if number == 1 and os.path.exists(marker):
         raise ValueError("the marked one")
@@ -130,6 +134,12 @@ def test_a_failed_unit_does_not_stop_the_others_and_can_be_tried_again(tmp_path:
     assert sorted(load_records(tmp_path / "out")["value"]) == [0, 2, 3]
     marker.unlink()
     assert sorted(run_study(study, tmp_path / "out")["value"]) == [0, 1, 2, 3]
+
+
+def test_a_record_that_cannot_be_written_fails_its_own_unit_alone(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"1 of the 4 units[\s\S]*not JSON compliant"):
+        run_study(study_of(not_a_number_at_one), tmp_path)
+    assert sorted(load_records(tmp_path)["value"]) == [0, 2, 3]
 
 
 def test_a_worker_that_dies_is_reported_and_others_take_over(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from fairij.search import Progress
 from fairij.studies.records import (
     UNIT,
     append_unit,
+    check_plain,
     cut_torn_end,
     identity,
     read_records,
@@ -210,6 +211,7 @@ def _do(unit: Unit) -> Done:
             records = list(unit.function(**unit.arguments))
         if not records:
             raise StudyError("A unit must return at least one record, got none.")
+        check_plain(records)
         error = None
     except Exception:
         records, error = [], traceback.format_exc()

@@ -25,6 +25,11 @@ def identity(key: Mapping[str, Any]) -> str:
     return json.dumps(dict(key), sort_keys=True, allow_nan=False)
 
 
+def check_plain(records: Sequence[Mapping[str, Any]]) -> None:
+    """Raise unless all values can be written: plain, and finite where they are numbers."""
+    json.dumps(list(records), default=_plain, allow_nan=False)
+
+
 def append_unit(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     """Append one unit's records by a single write, and wait until they are on the disk."""
     lines = [

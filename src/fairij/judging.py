@@ -101,7 +101,7 @@ def candidates(
     """
     damping, nothing = scene.inverse.damping, torch.zeros_like(scene.objective.theta)
     parts = [_rows(0, (1.0,), damping, judge.judge(nothing, (1.0,)))]
-    best = float(parts[0]["gap"].iloc[0])
+    best = float(parts[0]["gap"][0])
     moves: Moves = {}
     total = search.count(scene)
     for done, proposal in enumerate(search.propose(scene)):
@@ -116,10 +116,13 @@ def candidates(
             if not result["gap"][0] < best:
                 break
             best = float(result["gap"][0])
-    return pd.concat(parts, ignore_index=True), moves
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return pd.DataFrame(columns), moves
 
 
 def _rows(
     k: int, scales: tuple[float, ...], damping: float, result: dict[str, NDArray[Any]]
-) -> pd.DataFrame:
-    return pd.DataFrame({"damping": damping, "k": k, "scale": scales, **result})
+) -> dict[str, NDArray[Any]]:
+    each = len(scales)
+    named = {"damping": np.full(each, damping), "k": np.full(each, k), "scale": np.array(scales)}
+    return named | result

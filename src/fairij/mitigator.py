@@ -35,8 +35,7 @@ from fairij.edits import Edit, data_fingerprint
 from fairij.errors import InvalidInputError
 from fairij.fairness.audit import Audit, audit, audit_regression
 from fairij.fairness.constraints import Constraint, Surrogate, get_constraint
-from fairij.fairness.counts import accuracy, balanced_accuracy
-from fairij.fairness.honesty import honest_gap
+from fairij.fairness.honesty import Choice, HonestGap
 from fairij.inputs import (
     Data,
     dampings,
@@ -449,19 +448,25 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             None if held is None else self._audit(editable, theta, held, settings.seed)
             for theta in (editable.theta, self.edit_.after.to(editable.theta))
         )
-        self.honest_gap_ = None
+        self._honest_gap: HonestGap | None = None
+        self._choice: Choice | None = None
         if outcome.patterns is not None and settings.constraint.metric is not None:
-            self.honest_gap_ = honest_gap(
+            self._choice = Choice(
                 outcome.patterns,
                 settings.constraint.metric,
-                lambda gap, level, before: settings.selection.choose(gap, level, before=before),
-                gap=float(outcome.candidates["gap"].iloc[outcome.chosen]),
-                performance=balanced_accuracy
-                if getattr(settings.selection, "performance", None) == "balanced_accuracy"
-                else accuracy,
-                confidence=self.confidence,
-                seed=settings.seed,
+                settings.selection,
+                float(outcome.candidates["gap"].iloc[outcome.chosen]),
+                self.confidence,
+                settings.seed,
             )
+
+    @property
+    def honest_gap_(self) -> HonestGap | None:
+        """Made when it is first asked for."""
+        check_is_fitted(self, "estimator_")
+        if self._honest_gap is None and self._choice is not None:
+            self._honest_gap, self._choice = self._choice.honest_gap(), None
+        return self._honest_gap
 
     def _audit(self, editable: Editable, theta: Tensor, rows: Rows, seed: int) -> Audit:
         predicted = self.loss_.predict(editable.outputs(rows.X, theta)).cpu().numpy()

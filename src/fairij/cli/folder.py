@@ -83,7 +83,7 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
     fitted.candidates_, fitted.chosen_ = candidates, chosen
     fitted.before_, fitted.after_ = audits
     fitted.holdout_before_, fitted.holdout_after_ = held
-    fitted.honest_gap_, fitted.moves_ = honest, None
+    fitted._honest_gap, fitted._choice, fitted.moves_ = honest, None, None
     fitted.loss_, fitted.classes_ = loss, np.asarray(classes)
     fitted.diagnostics_ = diagnostics
     return fitted

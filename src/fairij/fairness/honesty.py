@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +103,36 @@ class Patterns:
         ]
         shape = (-1, self.n_groups, self.n_classes, self.n_classes)
         return np.stack(found).astype(np.float64).reshape(shape)
+
+
+class Rule(Protocol):
+    """How one candidate is chosen: `fairij.selection` has such rules."""
+
+    def choose(self, gap: Array, performance: Array, *, before: float) -> int: ...
+
+
+@dataclass(frozen=True)
+class Choice:
+    """All that is needed to make a run's choice again."""
+
+    patterns: Patterns
+    metric: Callable[[Array], Array]
+    rule: Rule
+    gap: float  # of what was chosen
+    confidence: float
+    seed: int
+
+    def honest_gap(self) -> HonestGap:
+        balanced = getattr(self.rule, "performance", None) == "balanced_accuracy"
+        return honest_gap(
+            self.patterns,
+            self.metric,
+            lambda gap, level, before: self.rule.choose(gap, level, before=before),
+            gap=self.gap,
+            performance=counts.balanced_accuracy if balanced else counts.accuracy,
+            confidence=self.confidence,
+            seed=self.seed,
+        )
 
 
 def honest_gap(

@@ -37,11 +37,14 @@ class Bundle:
         """The bundle with one more tree; None where too many combinations occur."""
         rows, size = len(self.codes), len(tree.members[0])
         span = len(self.members[0]) * size
+        most = min(MOST_SUMS, rows // (ROWS_PER_SUM * (len(self.members) + 1)))
         if self.output != tree.output or span > min(max(MARKS_PER_ROW * rows, MOST_SUMS), 2**28):
+            return None
+        if most < 1:  # so few rows that no combination is worth a number
             return None
         wide = torch.add(tree.codes, self.codes, alpha=size)
         pairs = np.flatnonzero((torch.bincount(wide, minlength=span) > 0).numpy())
-        if len(pairs) > min(MOST_SUMS, rows // (ROWS_PER_SUM * (len(self.members) + 1))):
+        if len(pairs) > most:
             return None
         number = torch.zeros(span, dtype=torch.int32)
         number[pairs] = torch.arange(len(pairs), dtype=torch.int32)

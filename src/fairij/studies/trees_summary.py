@@ -37,12 +37,16 @@ def curves(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
     )
 
 
-def chosen(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
+def chosen(records: pd.DataFrame, constraint: str, *, accuracy: float = 0.0) -> pd.DataFrame:
     """Of each method and seed the setting with the lowest gap on validation rows, on test rows.
 
-    Of equal gaps the more accurate; the base model is every method's zeroth setting.
+    Only among settings of at least this accuracy on validation rows, where it has any; of equal
+    gaps the more accurate.
     """
     rows = records[(records["constraint"] == constraint) | (records["method"] == BASE)]
+    kept = rows["validation_accuracy"] >= accuracy
+    has_any = kept.groupby([rows[c] for c in ("data", "model", "method", "seed")]).transform("any")
+    rows = rows[kept | ~has_any]
     rows = rows.assign(gap=rows[f"test_{constraint}"], accuracy=rows["test_accuracy"])
     rows = rows.sort_values(
         [f"validation_{constraint}", "validation_accuracy"], ascending=[True, False]

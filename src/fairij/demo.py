@@ -39,7 +39,7 @@ LABELS = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "demographic_parity_difference": "demographic parity gap",
-    "equalized_odds_sum": "equalized odds gap",
+    "equalized_odds_sum": "equalized odds gap (sum)",
     "equal_opportunity_difference": "equal opportunity gap",
 }
 REPORTED = tuple(LABELS)

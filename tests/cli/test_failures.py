@@ -63,6 +63,28 @@ def test_wrong_columns(run: Run, arguments: tuple[str, ...], expected: str) -> N
     assert expected in error(run(*AUDIT, *arguments, code=2))
 
 
+def test_labels_in_words_must_say_which_one_is_1(run: Run) -> None:
+    table = pd.read_csv("test.csv")
+    table["repaid"] = np.where(table["repaid"] == 1, "approved", "denied")
+    table.to_csv("test.csv", index=False)
+    assert "pass it by --positive" in error(run(*AUDIT, *COLUMNS, code=2))
+    said = run(*AUDIT, *COLUMNS, "--positive", "approved", "--json").stdout
+    assert json.loads(said)["metrics"]["accuracy"]["value"] > 0.5
+
+
+def test_one_file_cannot_be_two_kinds_of_rows(run: Run) -> None:
+    said = error(run(*MITIGATE, "--test", "validation.csv", "--out", "result", code=2))
+    assert "--test must hold other rows than --validation" in said
+    assert not Path("result").exists()
+
+
+def test_rows_split_off_the_training_rows_are_spoken_of(run: Run) -> None:
+    without = [part for part in MITIGATE if part not in ("--validation", "validation.csv")]
+    result = run(*without, "--out", "result")
+    assert "The model was trained on them" in " ".join(result.stderr.split())
+    assert "How far to trust it:" in result.stdout
+
+
 def test_a_table_without_the_models_features(run: Run) -> None:
     table = pd.read_csv("test.csv").rename(columns={"income": "incomes"})
     table.to_csv("test.csv", index=False)

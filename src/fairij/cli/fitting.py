@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from fairij.cli.measure import model_speaks
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables
 from fairij.cli.rows import Part, check_every_group, read_part
 from fairij.distributed import own_number, shared_out, start
-from fairij.errors import InvalidInputError
+from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.mitigator import FairIJ
 from fairij.model_files import ModelFile
 from fairij.scene import Search
@@ -49,6 +50,13 @@ def fit(
     train = read_part(tables.train, tables.train_query, columns, file, with_groups=not own)
     X, y, weight, groups = shared_out(train.X, train.y, train.weight, train.groups)
     if tables.validation is None:
+        warnings.warn(
+            "No --validation was given, so a share of the training rows stands in for it. The "
+            "model was trained on them: it does better there than elsewhere, and gaps there "
+            "mislead. Rows that it was not trained on are better.",
+            FairIJWarning,
+            stacklevel=2,
+        )
         with model_speaks():
             mitigator.fit(X, y, sensitive_features=groups, sample_weight=weight)
         return _by_the_first(Fitted(mitigator, train, None))

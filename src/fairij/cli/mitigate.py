@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fairij.cli.config import changed_files, settings_toml
+from fairij.cli.config import changed_files, file_hash, settings_toml
 from fairij.cli.exits import TARGET_MISSED, fail
 from fairij.cli.fitting import Fitted, fit
 from fairij.cli.folder import PAGE, write_result
@@ -27,11 +27,12 @@ from fairij.cli.outputs import MARK, check_target, save_model, whole_folder
 from fairij.cli.pages import write_page
 from fairij.cli.rows import Part, features_said, read_part
 from fairij.cli.show import metrics_table, print_json, say, show
-from fairij.errors import FairIJWarning
+from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.fairness import Audit
 from fairij.mitigator import FairIJ
 from fairij.model_files import ModelFile
 from fairij.report.answer import answer, costs
+from fairij.report.checks import MEANING, checks, worst
 from fairij.report.comparisons import Comparison, on_validation_rows
 from fairij.selection import TargetGap
 
@@ -74,6 +75,7 @@ def mitigate(
     files = {"model": model, "train": tables.train}
     files |= {"validation": tables.validation} if tables.validation else {}
     files |= {"test": test} if test else {}
+    _check_apart(tables, test, test_query)
     file = opening.open(model)
     test_part = None
     if test is not None:
@@ -110,6 +112,26 @@ def mitigate(
         said = features_said(fitted.train, columns)
         _show(fitted.mitigator, audits, out, file, summary, said)
     _check_target(fitted.mitigator)
+
+
+def _check_apart(tables: FitTables, test: Path | None, test_query: str | None) -> None:
+    """Raise where one file serves as two kinds of rows; a DuckDB file may, by different queries."""
+    given = {
+        "train": (tables.train, tables.train_query),
+        "validation": (tables.validation, tables.validation_query),
+        "test": (test, test_query),
+    }
+    known: dict[str, str] = {}
+    for name, (path, query) in given.items():
+        if path is None or query is not None or not path.is_file():
+            continue
+        other = known.setdefault(file_hash(path), name)
+        if other != name:
+            raise InvalidInputError(
+                f"--{name} must hold other rows than --{other}, but the two files are the same: "
+                "figures on rows that played a part in the edit mislead. Leave one out, or give "
+                "other rows."
+            )
 
 
 def _on_test(fitted: FairIJ, part: Part | None, edit: EditOptions) -> dict[str, Audit]:
@@ -184,6 +206,10 @@ def _show(
     show(metrics_table(f"Before and after, on {shown.rows}", audits))
     say(f"{summary['answer']} {summary['costs']}".strip())
     say(f"The model has {said}")
+    unseen = shown if test else None
+    found = checks(fitted, on_validation_rows(fitted), unseen)
+    doubts = [check.name for check in found if check.verdict != "green"]
+    say(f"How far to trust it: {MEANING[worst(found)]}. " + " ".join(doubts))
     if not test:
         say("The choice was made on these rows: give --test for figures that can be relied on.")
     say(f"The edited model is {out / file.saved_name()}, the page is {out / PAGE}")

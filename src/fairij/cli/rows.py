@@ -14,6 +14,8 @@ from fairij.cli.options import ColumnOptions
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import encode_groups
 from fairij.model_files import ModelFile
+from fairij.models import adapt
+from fairij.models.training import classes_of
 from fairij.tables import read_table, require_columns
 
 
@@ -124,7 +126,16 @@ def _labels(
         return hit.astype(np.int64)
     if file.labels and label.isin(list(file.labels)).all():
         return label.map(file.labels).to_numpy(dtype=np.int64)
-    return np.asarray(label.astype(object) if label.dtype.kind not in "iufb" else label)
+    if label.dtype.kind in "iufb":
+        return np.asarray(label)
+    if label.nunique() == 2 and classes_of(adapt(file.model)) is None:
+        first, second = sorted(map(str, label.unique()))
+        raise InvalidInputError(
+            f"The labels in {label.name!r} of {path} are text ({first!r}, {second!r}), and the "
+            "model file does not say which of them it was trained to call 1: pass it by "
+            "--positive."
+        )
+    return np.asarray(label.astype(object))
 
 
 def _groups(frame: pd.DataFrame, path: Path) -> pd.DataFrame:

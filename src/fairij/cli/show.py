@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fairij.fairness import Audit
+from fairij.report.words import LABELS
 
 # where results go: all else that is printed meanwhile, as by a library, goes to standard error
 RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
@@ -79,7 +80,8 @@ def metrics_table(title: str, audits: Mapping[str, Audit]) -> Table:
     for metric in next(iter(audits.values())).metrics.index:
         rows = [audit.metrics.loc[metric] for audit in audits.values()]
         cells = [_cell(float(r["value"]), float(r["low"]), float(r["high"])) for r in rows]
-        table.add_row(str(metric).replace("_difference", "_gap").replace("_", " "), *cells)
+        plain_name = str(metric).replace("_difference", "_gap").replace("_", " ")
+        table.add_row(LABELS.get(str(metric), plain_name), *cells)
     return table
 
 

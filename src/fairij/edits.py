@@ -55,15 +55,19 @@ class Edit:
 
     def apply(self, model: Any) -> Any:
         """An edited copy of ``model``, which must be the one the edit was made for."""
-        return self._move(model, self.before, self.after, "as it was before the edit")
+        done = "is on this model already"
+        return self._move(model, self.before, self.after, "as it was before the edit", done)
 
     def undo(self, model: Any) -> Any:
         """A copy of an edited model with the original parameters, to the last bit."""
-        return self._move(model, self.after, self.before, "as the edit left it")
+        done = "is not on this model"
+        return self._move(model, self.after, self.before, "as the edit left it", done)
 
-    def _move(self, model: Any, expected: Tensor, new: Tensor, state: str) -> Any:
+    def _move(self, model: Any, expected: Tensor, new: Tensor, state: str, done: str) -> Any:
         editable = self._fitting(model)
         if not torch.equal(editable.theta.cpu(), expected):
+            if torch.equal(editable.theta.cpu(), new):
+                raise WrongModelError(f"The edit {done}, so there is nothing to do.")
             off = (editable.theta.cpu() - expected).abs().max()
             raise WrongModelError(
                 f"This edit needs the model {state}, but the parameters differ from those by up "

@@ -267,7 +267,7 @@ def test_an_edit_for_another_model(run: Run) -> None:
     other = ("--edit", "result/edit.safetensors", "--out", "other.json")
     assert "another model" in error(run("apply", "--model", "model.json", *other, code=1))
     said = error(run("apply", "--model", "result/model.txt", *put, code=1))  # applied already
-    assert "as it was before the edit" in said
+    assert "The edit is on this model already" in said
     said = error(run("apply", "--model", "model.txt", *put[:2], "--out", "other.json", code=2))
     assert "--out must end in .txt" in said
     Path("cut.safetensors").write_bytes(Path("result/edit.safetensors").read_bytes()[:-5])

@@ -28,13 +28,13 @@ def check_target(target: Path, *, force: bool, folder: bool = False) -> None:
             kind = "a folder" if target.is_dir() else "a file"
             raise FileExistsError(f"{target} is {kind} already; name another --out.")
         if not (folder and not any(target.iterdir())):
+            if folder and not (target / MARK).is_file():
+                also = ", so --force will not replace it" if force else ""
+                raise FileExistsError(
+                    f"{target} was not written by this command{also}; name a new folder."
+                )
             if not force:
                 raise FileExistsError(f"{target} exists already; pass --force to replace it.")
-            if folder and not (target / MARK).is_file():
-                raise FileExistsError(
-                    f"{target} was not written by this command, so --force will not replace it; "
-                    "name a new folder."
-                )
     parent = _existing_parent(target.resolve())
     with tempfile.TemporaryDirectory(dir=parent, prefix=f".{target.name}."):
         pass  # that a folder can be made there is found out now, not after the work

@@ -159,9 +159,10 @@ def check_every_group(train: Part, validation: Part) -> None:
         absent = [v for v in map(str, train.groups[name].unique()) if v not in there]
         if absent:
             raise InvalidInputError(
-                f"Every group must have validation rows, but {name!r} = {absent[0]!r} has none "
-                "there (the training table has such rows): add some to the validation table, or "
-                "take those rows out."
+                f"Every group must have validation rows, but {name!r} = "
+                f"{', '.join(map(repr, absent))} has none there "
+                "(the training table has such rows): add some to the validation table, or take "
+                "those rows out."
             )
 
 

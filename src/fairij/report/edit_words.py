@@ -20,8 +20,9 @@ def what_was_done(fitted: FairIJ) -> str:
     if not is_edited(fitted):
         return "left the model as it was, because no candidate was better."
     if len(fitted.dropped_):
+        far = "as" if scale == 1 else f"{scale:g} times as far as"
         return (
-            f"moved the parameters {scale:g} times as far as leaving out {lowered:,} of the "
+            f"moved the parameters {far} leaving out {lowered:,} of the "
             f"{rows:,} training rows would, without training again."
         )
     if search_name(fitted) == "reweight":

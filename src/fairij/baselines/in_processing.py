@@ -199,7 +199,7 @@ def train_module(
     penalty: Regulariser | None = None,
     weight: Tensor | None = None,
 ) -> nn.Module:
-    """A trained copy of ``model``; without a penalty, `fairij.training.train_mlp` but for rounding."""
+    """A trained copy; without a penalty, `fairij.training.train_mlp` up to rounding."""
     if not isinstance(model, nn.Module):
         raise InvalidInputError(
             f"`model` must be a torch.nn.Module to be trained, got {type(model).__name__}: of a "

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fairij.errors import InvalidInputError
 from fairij.models import TorchEditable, adapt
 from fairij.models._autograd import central_difference, working_mode
-from fairij.models.torch import choose_parameters
+from fairij.models._parameters import choose_parameters
 from reference import Case, make_case
 
 
@@ -83,13 +83,13 @@ def test_a_linearisation_can_be_used_many_times(case: Case) -> None:
     assert torch.equal(linear.jvp(r), first)
 
 
-@pytest.mark.parametrize("mode", ["forward", "differences"])
+@pytest.mark.parametrize("mode", ["double_backward", "forward", "differences"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-2)])
-def test_the_fallbacks_agree_with_double_backward(
+def test_the_fallbacks_agree_with_the_factors(
     case: Case, mode: str, dtype: torch.dtype, tolerance: float
 ) -> None:
     linear = adapt(case.module.to(dtype)).linearize(case.X.to(dtype))
-    assert linear.mode == "double_backward"
+    assert linear.mode == "factored"
     r = random(len(case.theta)).to(dtype)
     exact = linear.jvp(r)
     linear.mode, linear._kept = mode, {}
@@ -116,11 +116,22 @@ class Opaque(nn.Module):
         return OnceDifferentiable.apply(x)
 
 
+class Stretch(nn.Module):
+    """A parameter that belongs to no linear layer, so that the Jacobian has no factors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by = nn.Parameter(torch.full((3,), 1.5, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.by
+
+
 def test_an_operator_without_second_derivative_falls_back_to_differences() -> None:
     torch.manual_seed(0)
-    plain = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1)).double()
-    opaque = nn.Sequential(plain[0], Opaque(), plain[2])
-    X, r = random(20, 4), random(19)
+    plain = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), Stretch(), nn.Linear(3, 1)).double()
+    opaque = nn.Sequential(plain[0], Opaque(), *plain[2:])
+    X, r = random(20, 4), random(22)
     linear = adapt(opaque).linearize(X)
     expected = adapt(plain).linearize(X)
     assert linear.mode == "differences"

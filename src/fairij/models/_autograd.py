@@ -17,7 +17,7 @@ from torch.autograd import grad
 
 from fairij.errors import InvalidInputError
 
-JvpMode = Literal["double_backward", "forward", "differences"]
+JvpMode = Literal["factored", "double_backward", "forward", "differences"]
 MODES: tuple[JvpMode, ...] = ("double_backward", "forward", "differences")
 ADJOINT_TOLERANCE: dict[JvpMode, float] = {
     "double_backward": 1e-3,

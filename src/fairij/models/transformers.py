@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,14 +12,16 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairij.models._autograd import saved_bytes
-from fairij.models._evaluator import TorchEvaluator
+from fairij.models._linearization import PROBE_ROWS, TorchLinearization
+from fairij.models._recent import Recent
 from fairij.models._tokens import Tokens, bucketed, lengths, longest_first, token_rows
 from fairij.models.base import Evaluator, Linearization, Middle, Some
 from fairij.models.rows import n_rows, take_rows
-from fairij.models.torch import PROBE_ROWS, TorchEditable, TorchLinearization
+from fairij.models.torch import TorchEditable
 
 # what one batch's graph may take
 GRAPH_BYTES = {"cpu": 2**28, "cuda": 2**33}
+SOME_OUTPUTS = 6  # of the model as it is, and of the edits last judged
 
 
 class TransformersEditable(TorchEditable):
@@ -35,7 +38,12 @@ class TransformersEditable(TorchEditable):
         whatever else requires a gradient), and names or patterns pick any others
     batch_size : rows at a time, or "auto": as many tokens as fit in memory
     memory_limit : bytes of autograd graph that may be kept between products
+
+    Texts are tokenised once, and outputs made once, for the tables last seen; a table is known by
+    its identity, so give a new one rather than change it in place.
     """
+
+    _added = 0  # tokens that the model puts into each row by itself
 
     def __init__(
         self,
@@ -52,6 +60,8 @@ class TransformersEditable(TorchEditable):
         self._pad = getattr(config, "pad_token_id", None) or 0
         self._tokenise = getattr(module, "tokenise", None)
         self._budget, self._probed = 1, 0
+        self._tokens: Recent[Tokens] = Recent(2)
+        self._latest_outputs: Recent[Tensor] = Recent(SOME_OUTPUTS)
         # a frozen part in half precision: run so, with the edited parameters kept in full
         self._mixed = any(t.dtype is torch.bfloat16 for t in self._fixed.values())
 
@@ -63,7 +73,10 @@ class TransformersEditable(TorchEditable):
                 return super().call(parameters, batch).to(self.dtype)
 
     def prepare(self, X: Any) -> Tokens:
-        return token_rows(X, device=self.device, pad=self._pad, tokenise=self._tokenise)
+        def make() -> Tokens:
+            return token_rows(X, device=self.device, pad=self._pad, tokenise=self._tokenise)
+
+        return self._tokens.made(X, make)
 
     def batches(self, X: Any) -> Iterator[Tokens]:
         if isinstance(self._batch_size, int):
@@ -73,12 +86,12 @@ class TransformersEditable(TorchEditable):
             return
         if self._probed < min(n_rows(X), PROBE_ROWS):  # so far seen on fewer rows, or on none
             self._budget, self._probed = self._tokens_that_fit(X), min(n_rows(X), PROBE_ROWS)
-        yield from bucketed(X, self._budget)
+        yield from bucketed(X, self._budget, added=self._added)
 
     def halve_batches(self, X: Any) -> bool:
         if isinstance(self._batch_size, int):
             return super().halve_batches(X)
-        if self._budget <= int(lengths(X).max()):  # the longest row is a batch by itself
+        if self._budget <= int(lengths(X).max()) + self._added:  # a batch by itself
             return False
         self._budget //= 2
         return True
@@ -90,12 +103,13 @@ class TransformersEditable(TorchEditable):
         with torch.enable_grad():
             used = saved_bytes(lambda: self.call(leaves, probe), [*leaves, *probe.values()])
         room = GRAPH_BYTES.get(self.device.type, GRAPH_BYTES["cpu"])
-        budget = max(room * probe["input_ids"].numel() // max(used, 1), 1)
-        longest = int(lengths(X).max())
+        rows, width = probe["input_ids"].shape
+        budget = max(room * rows * (width + self._added) // max(used, 1), 1)
+        longest = int(lengths(X).max()) + self._added
         while budget > longest:
             try:
                 with torch.enable_grad():
-                    z = self.call(leaves, next(bucketed(X, budget)))
+                    z = self.call(leaves, next(bucketed(X, budget, added=self._added)))
                     torch.autograd.grad(z.sum(), leaves, allow_unused=True)
             except torch.OutOfMemoryError:
                 budget //= 2
@@ -110,17 +124,30 @@ class TransformersEditable(TorchEditable):
         return InGivenOrder(TorchLinearization(self, take_rows(tokens, order), limit), order)
 
     def evaluator(self, X: Any) -> Evaluator:  # type: ignore[override]
-        tokens = self.prepare(X)
-        order = longest_first(tokens)
-        return EvaluatorInGivenOrder(TorchEvaluator(self, take_rows(tokens, order)), order)
+        return TokenEvaluator(self, X)
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
-        tokens = self.prepare(X)
-        order = longest_first(tokens)
-        parameters = self.split(self.theta if theta is None else theta.to(self._like()))
+        at = self.theta if theta is None else theta.to(self._like())
+        return self._latest_outputs.made(X, lambda: self._run_all(self.prepare(X), at), at)
+
+    def _run_all(self, tokens: Tokens, theta: Tensor) -> Tensor:
+        order, parameters = longest_first(tokens), self.split(theta)
         with torch.no_grad():
             z = [self.call(parameters, batch) for batch in self.batches(take_rows(tokens, order))]
         return torch.cat(z)[torch.argsort(order)]
+
+
+@dataclass(frozen=True)
+class TokenEvaluator:
+    """A forward pass an edit."""
+
+    model: TransformersEditable
+    X: Any
+
+    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
+        theta = self.model.theta
+        steps = [scale * direction.to(theta) for scale in scales.tolist()]
+        return torch.stack([self.model.outputs(self.X, theta + step) for step in steps])
 
 
 class InGivenOrder:
@@ -165,13 +192,3 @@ class InGivenOrder:
 
     def moved(self, by: Tensor) -> InGivenOrder:
         return InGivenOrder(self._inner.moved(by), self._order)
-
-
-class EvaluatorInGivenOrder:
-    """An evaluator of rows that were put in another order, seen in the order given."""
-
-    def __init__(self, inner: TorchEvaluator, order: Tensor) -> None:
-        self._inner, self._place = inner, torch.argsort(order)
-
-    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
-        return self._inner.along(direction, scales)[:, self._place]

@@ -84,14 +84,7 @@ def run() -> dict[str, Any]:
         path = Path(folder) / "rows.npz"
         np.savez(path, z=rows.X[:, 0], y=rows.y, s=rows.s)
         done = subprocess.run(
-            [
-                str(interpreter("rivals")),
-                "-W",
-                "ignore",
-                "-m",
-                "benchmarks.peers.rivals",
-                str(path),
-            ],
+            [str(python), "-W", "ignore", "-m", "benchmarks.peers.rivals", str(path)],
             cwd=ROOT,
             capture_output=True,
             text=True,

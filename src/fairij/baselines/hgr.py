@@ -56,18 +56,17 @@ def chi_square(scores: list[Tensor], shares: Tensor, *, bins: int = 50) -> Tenso
 
 def joint_density(scores: list[Tensor], shares: Tensor, *, bins: int = 50) -> Tensor:
     """``P(score near c, group = g)`` (bins, G), which sums to one."""
-    shares = shares.to(scores[0])
-    mean = shares @ torch.stack([f.mean() for f in scores])
-    variance = shares @ torch.stack([((f - mean) ** 2).mean() for f in scores])
-    scale = (variance + 1e-12).sqrt()
-    rows = sum(map(len, scores))
-    width = (rows * 3 / 4) ** (-1 / 5)  # Silverman's, of one standardised variable
-    standard = [(f - mean) / scale for f in scores]
-    centres = torch.linspace(-SPREAD, SPREAD, bins).to(scores[0])
-    columns = []
-    for f, share in zip(standard, shares, strict=True):
-        distance = (centres[:, None] - f[None, :]) / width  # (bins, n)
-        density = torch.exp(-(distance**2) / 2).mean(1) / (width * math.sqrt(2 * math.pi))
-        columns.append(share * (density + 1e-8))  # so that no grid point is empty
-    joint = torch.stack(columns, 1)
+    f, shares = torch.cat(scores), shares.to(scores[0])
+    sizes = torch.tensor([len(of_group) for of_group in scores], device=f.device)
+    code = torch.repeat_interleave(torch.arange(len(scores), device=f.device), sizes)
+    weight = f.new_zeros(len(f), len(scores))  # of each row within each group, times its share
+    weight[torch.arange(len(f), device=f.device), code] = (shares / sizes)[code]
+    of_row = weight.sum(1)
+    mean = of_row @ f
+    scale = (of_row @ (f - mean) ** 2 + 1e-12).sqrt()
+    width = (len(f) * 3 / 4) ** (-1 / 5)  # Silverman's, of one standardised variable
+    centres = torch.linspace(-SPREAD, SPREAD, bins).to(f)
+    distance = (centres[:, None] - ((f - mean) / scale)[None, :]) / width  # (bins, rows)
+    density = torch.exp(-(distance**2) / 2) @ weight / (width * math.sqrt(2 * math.pi))
+    joint = density + 1e-8 * shares  # so that no grid point is empty
     return joint / joint.sum()

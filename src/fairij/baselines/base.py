@@ -37,6 +37,9 @@ class TradeOff:
     sweep: tuple[float, ...]
 
 
+TOLERANCES = TradeOff("tolerance", (1.0, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.0))
+
+
 @dataclass(frozen=True)
 class Predictor:
     """A fitted baseline.

@@ -1,4 +1,4 @@
-"""How likely each group is given the features, for the baselines that do not see the group."""
+"""How likely label and group are given the features, for baselines that do not see the group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from fairij.baselines.base import STRATA, Array, strata_rows
+from fairij.baselines.base import STRATA, Array, count_groups, positive_scores, strata_rows
+from fairij.baselines.calibration import Calibrated
 from fairij.datasets.splits import Split
 
 
@@ -44,3 +45,36 @@ class GroupModel:
                 for truth, classifier in zip(self.strata, self.classifiers, strict=True)
             ]
         ).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Chances:
+    """``P(y = 1 | x)`` by a model, recalibrated or not, and with it ``P(s, y | x)``."""
+
+    model: Any
+    groups: GroupModel
+    curve: Calibrated | None
+
+    @classmethod
+    def fit(
+        cls,
+        model: Any,
+        train: Split,
+        validation: Split,
+        *,
+        constraint: str,
+        recalibrate: bool,
+        learner: Any,
+    ) -> Chances:
+        """The groups from training rows, the curve from validation rows."""
+        groups = GroupModel.fit(constraint, train, count_groups(train, validation), learner)
+        if not recalibrate:
+            return cls(model, groups, None)
+        scores = positive_scores(model, validation.X)
+        return cls(model, groups, Calibrated.fit(scores, validation.y))
+
+    def of(self, X: Any) -> tuple[Array, Array]:
+        """``P(y = 1 | x)`` (N,) and the joint chances (K, N, G)."""
+        scores = positive_scores(self.model, X)
+        positive = scores if self.curve is None else self.curve(scores)
+        return positive, self.groups.joint(X, positive)

@@ -10,16 +10,14 @@ from scipy.optimize import linprog
 
 from fairij.baselines.base import (
     STRATA,
+    TOLERANCES,
     Array,
     Codes,
     Predictor,
     TradeOff,
     check_constraint,
-    count_groups,
-    positive_scores,
 )
-from fairij.baselines.calibration import Calibrated
-from fairij.baselines.group_model import GroupModel
+from fairij.baselines.group_model import Chances
 from fairij.datasets.splits import Split
 from fairij.errors import FairIJError
 from fairij.inputs import number_between
@@ -57,31 +55,28 @@ class LinearPost:
     refits: ClassVar[bool] = False
     randomised: ClassVar[bool] = False
     constraints: ClassVar[tuple[str, ...]] = tuple(STRATA)
-    trade_off: ClassVar[TradeOff | None] = TradeOff(
-        "tolerance", (1.0, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.0)
-    )
+    trade_off: ClassVar[TradeOff | None] = TOLERANCES
 
     def __post_init__(self) -> None:
         check_constraint(self.constraint, self.constraints, self.name)
         number_between("tolerance", self.tolerance, 0, including_low=True)
 
     def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
-        n_groups = count_groups(train, validation)
-        groups = GroupModel.fit(self.constraint, train, n_groups, self.learner)
-        raw = positive_scores(model, validation.X)
-        curve = Calibrated.fit(raw, validation.y) if self.recalibrate else None
-
-        def chances(scores: Array) -> Array:
-            return scores if curve is None else curve(scores)
-
-        positive = chances(raw)
-        joint = groups.joint(validation.X, positive)  # (K, N, G)
+        chances = Chances.fit(
+            model,
+            train,
+            validation,
+            constraint=self.constraint,
+            recalibrate=self.recalibrate,
+            learner=self.learner,
+        )
+        positive, joint = chances.of(validation.X)
         shares = joint.mean(1, keepdims=True)
         _, psi = fair_program(positive, joint / shares, self.tolerance)
 
         def scores(X: Any, s: Codes | None) -> Array:
-            positive = chances(positive_scores(model, X))
-            bonus = np.einsum("kng,kg->n", groups.joint(X, positive) / shares, psi)
+            positive, joint = chances.of(X)
+            bonus = np.einsum("kng,kg->n", joint / shares, psi)
             return np.clip(positive + bonus / 2, 0, 1)
 
         return Predictor(scores)

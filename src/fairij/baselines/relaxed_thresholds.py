@@ -10,6 +10,7 @@ from scipy.optimize import linprog
 from sklearn.metrics import roc_curve
 
 from fairij.baselines.base import (
+    TOLERANCES,
     Array,
     Codes,
     Predictor,
@@ -88,9 +89,7 @@ class RelaxedThresholds:
         "equalized_odds_worst_case",
         "equal_opportunity",
     )
-    trade_off: ClassVar[TradeOff | None] = TradeOff(
-        "tolerance", (1.0, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.0)
-    )
+    trade_off: ClassVar[TradeOff | None] = TOLERANCES
 
     def __post_init__(self) -> None:
         check_constraint(self.constraint, self.constraints, self.name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairij.baselines import BASELINES
+from fairij.baselines import BASELINES, base
 from fairij.studies.tabular.trial import CONSTRAINTS
 
 Sweeps = dict[str, tuple[float, ...]]
@@ -20,7 +20,7 @@ def _every(*sweep: float) -> Sweeps:
     return dict.fromkeys(CONSTRAINTS, sweep)
 
 
-TOLERANCES = _every(1.0, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.0)
+TOLERANCES = _every(*base.TOLERANCES.sweep)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,13 @@
-"""The reference of the command line, from the commands themselves."""
+"""The reference of the command line, from the commands themselves.
+
+Each command with its options is put in when the site is built; the two short tables stand in the
+page itself, so that it can be read without the site, and a test holds them to these functions.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -12,28 +16,46 @@ import typer.main
 from fairij.cli import app
 from fairij.cli.exits import EXIT_CODES
 
-MARK, CODES = "<!-- commands -->", "<!-- exit codes -->"
+MARK = "<!-- commands -->"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     if MARK in markdown:
-        markdown = markdown.replace(MARK, "\n".join(_group(typer.main.get_command(app), "fairij")))
-    if CODES in markdown:
-        rows = "\n".join(f"| {code} | {_cell(text)} |" for code, text in EXIT_CODES.items())
-        markdown = markdown.replace(CODES, f"| code | meaning |\n|---|---|\n{rows}")
+        markdown = markdown.replace(MARK, "\n".join(_reference()))
     return markdown
 
 
-def _group(group: Any, name: str) -> Iterator[str]:
+def exit_codes() -> str:
+    return _table(("code", "meaning"), EXIT_CODES.items())
+
+
+def overview() -> str:
+    """Every command with the first line of its help."""
+    found = _commands(typer.main.get_command(app), "fairij")
+    first = ((f"`{name}`", command.help.partition("\n")[0]) for name, command in found)
+    return _table(("command", "what it does"), first)
+
+
+def _table(heads: Sequence[str], rows: Iterable[tuple[Any, str]]) -> str:
+    lines = [f"| {name} | {_cell(text)} |" for name, text in rows]
+    return "\n".join([f"| {' | '.join(heads)} |", "|---|---|", *lines])
+
+
+def _commands(group: Any, name: str) -> Iterator[tuple[str, Any]]:
     for command in group.commands.values():
         full = f"{name} {command.name}"
         if hasattr(command, "commands"):
-            yield from _group(command, full)
+            yield from _commands(command, full)
         else:
-            yield from _command(command, full)
+            yield full, command
 
 
-def _command(command: Any, name: str) -> Iterator[str]:
+def _reference() -> Iterator[str]:
+    for name, command in _commands(typer.main.get_command(app), "fairij"):
+        yield from _command(name, command)
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
     text, _, examples = command.help.partition("\n\nExamples:\n\n")
     yield from (f"## {name}", "", text, "")
     if examples:

@@ -20,6 +20,7 @@ from fairij.fairness.honesty import half_width, rows_needed
 from fairij.losses import Loss, get_loss, infer_loss
 from fairij.models.base import Editable
 from fairij.models.rows import n_rows, take_rows
+from fairij.objective import blocks, by_blocks
 
 SMALL_CELL = 30
 ENCODED_AT_ONCE = 2**18  # labels
@@ -62,16 +63,22 @@ def encode_labels(
     else:
         classes = class_labels(y, z) if known is None else np.asarray(known)
         encoded = [encode_classes(name, values, classes) for name, values in both]
-    train, validation = (torch.as_tensor(v, dtype=z.dtype, device=z.device) for v in encoded)
-    chosen = named or infer_loss(z, train)
-    chosen.check(z, train)
+    train, validation = _beside(z, encoded[0]), _beside(z_val, encoded[1])
+    for some in blocks(len(train)):
+        chosen = named or infer_loss(z[some], train[some])
+        chosen.check(z[some], train[some])
     chosen.check(z_val, validation)
     return Labels(chosen, classes, train, validation)
 
 
+def _beside(z: Tensor, values: NDArray[Any]) -> Tensor:
+    """The values as a tensor of the outputs' type, where those are."""
+    return by_blocks(lambda some: torch.as_tensor(values[some], dtype=z.dtype, device=z.device), z)
+
+
 def class_labels(y: NDArray[Any], z: Tensor) -> NDArray[Any]:
     """The class labels in the order of the model's outputs."""
-    found = np.unique(y)
+    found = np.unique(np.concatenate([np.unique(y[some]) for some in blocks(len(y))]))
     fractions = found[found != found.round()] if found.dtype.kind == "f" else found[:0]
     if len(fractions):
         raise InvalidInputError(
@@ -102,14 +109,20 @@ def class_labels(y: NDArray[Any], z: Tensor) -> NDArray[Any]:
     return found
 
 
-def encode_classes(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
+def positive_label(classes: NDArray[Any]) -> Any:
+    """Of two classes the second, whose rates are measured; None of several and in regression."""
+    return classes.tolist()[1] if len(classes) == 2 else None
+
+
+def encode_classes(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
     """The place of each label among the classes."""
     kind = np.float64 if {classes.dtype.kind, y.dtype.kind} <= set("biuf") else np.str_
-    known, place = pd.Index(classes.astype(kind)), np.empty(len(y), np.int32)
+    smallest = np.min_scalar_type(-len(classes))
+    known, place = pd.Index(classes.astype(kind)), np.empty(len(y), smallest)
     for start in range(0, len(y), ENCODED_AT_ONCE):  # what is made on the way is much larger
         some = slice(start, start + ENCODED_AT_ONCE)
         place[some] = known.get_indexer(pd.Index(y[some].astype(kind)))
-    if (place < 0).any():
+    if place.min(initial=0) < 0:
         row = int(np.flatnonzero(place < 0)[0])
         raise InvalidInputError(
             f"`{name}` must hold only the labels {classes.tolist()}: row {row} holds "
@@ -132,8 +145,8 @@ def check_runs(name: str, editable: Editable, X: Any) -> None:
 
 
 def check_outputs(name: str, z: Tensor) -> None:
-    bad = ~torch.isfinite(z.flatten(1) if z.ndim > 1 else z[:, None]).all(1)
-    if bool(bad.any()):
+    if not all(bool(torch.isfinite(z[some]).all()) for some in blocks(len(z))):
+        bad = ~torch.isfinite(z.flatten(1) if z.ndim > 1 else z[:, None]).all(1)
         raise InvalidInputError(
             f"The model's outputs on `{name}` must be finite: row {int(torch.nonzero(bad)[0])} "
             f"gives NaN or infinity ({int(bad.sum())} rows in all); look for extreme features, or "
@@ -199,7 +212,7 @@ def _cells(constraint: Constraint, labels: Labels, groups: Groups) -> dict[str, 
     if not constraint.needs_truth:
         return {name: int(n) for name, n in zip(groups.names, groups.sizes, strict=True)}
     n_classes = len(labels.classes)
-    every = n_classes > 2 or "odds" in constraint.name
+    every = n_classes > 2 or constraint.every_label
     truth = labels.validation.cpu().numpy()
     return {
         f"{name} with label {labels.classes[label]}": int(

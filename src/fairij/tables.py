@@ -10,7 +10,7 @@ import difflib
 import gzip
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -80,9 +80,9 @@ def table_kind(file: Path) -> str:
     raise InvalidInputError(f"A table's name must end in one of {', '.join(KINDS)}; got {file}.")
 
 
-def require_columns(frame: pd.DataFrame, names: Sequence[str], *, where: str) -> None:
-    """Raise unless the table has all these columns; the message names the nearest ones."""
-    known = [str(column) for column in frame.columns]
+def require_columns(columns: Iterable[Any], names: Sequence[str], *, where: str) -> None:
+    """Raise unless all names are among the columns of a table; the message has the nearest ones."""
+    known = [str(column) for column in columns]
     missing = [name for name in names if name not in known]
     if not missing:
         return
@@ -109,7 +109,7 @@ def _csv(file: Path) -> pd.DataFrame:
     opened: Any = gzip.open if file.name.lower().endswith(".gz") else open
     with opened(file, "rt", encoding="utf-8-sig", newline="") as text:
         header = next(csv.reader(text, delimiter=separator), [])
-    _check_names(file, header)  # pandas would rename repeated columns without a word
+    check_names(file, header)  # pandas would rename repeated columns without a word
     return pd.read_csv(file, sep=separator, encoding="utf-8-sig", low_memory=False)
 
 
@@ -151,14 +151,9 @@ def _library(name: str, purpose: str) -> Any:
 
 
 def _checked(file: Path, frame: pd.DataFrame) -> pd.DataFrame:
-    _check_names(file, [str(column) for column in frame.columns])
-    if len(frame) == 0:
-        raise InvalidInputError(f"{file} must have at least one row below its header, got none.")
+    check_names(file, [str(column) for column in frame.columns])
     nested = [str(name) for name, column in frame.items() if _is_nested(column)]
-    if nested:
-        raise InvalidInputError(
-            f"{file} must hold one number or text a cell, but {nested[0]!r} holds lists or records."
-        )
+    check_cells(file, len(frame), nested)
     return frame.set_axis([str(column) for column in frame.columns], axis=1).reset_index(drop=True)
 
 
@@ -169,7 +164,17 @@ def _is_nested(column: pd.Series[Any]) -> bool:
     return column.dtype == object and any(map(is_nested, column))
 
 
-def _check_names(file: Path, names: list[str]) -> None:
+def check_cells(file: Path, rows: int, nested: list[str]) -> None:
+    """Raise where there are no rows, or columns of lists and records."""
+    if rows == 0:
+        raise InvalidInputError(f"{file} must have at least one row below its header, got none.")
+    if nested:
+        raise InvalidInputError(
+            f"{file} must hold one number or text a cell, but {nested[0]!r} holds lists or records."
+        )
+
+
+def check_names(file: Path, names: list[str]) -> None:
     if not names:
         raise InvalidInputError(f"{file} must start with a line of column names, but it is empty.")
     repeated = [name for name, times in Counter(names).items() if times > 1]

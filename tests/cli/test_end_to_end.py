@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
 import plain_files
 from fairij import Edit, adapt
 from fairij.model_files import Opening, load_model
+from fairij.tables import read_table
 from plain_files import Run
 
 COLUMNS = ("--label", "repaid", "--sensitive", "sex")
@@ -200,11 +203,106 @@ def test_labels_may_be_words(run: Run, files: Path) -> None:
     assert turned["metrics"]["accuracy"]["value"] < 0.5
 
 
+def test_labels_are_told_by_their_names(run: Run, files: Path) -> None:
+    for name in plain_files.SIZES:
+        table = pd.read_csv(f"{name}.csv")
+        words = np.where(table["repaid"] == 1, "early", "late")  # the alphabet says otherwise
+        table.assign(repaid=words).to_csv(f"{name}.csv", index=False)
+    asked = ("mitigate", "--model", "model.txt", *TABLES, "--test", "test.csv", *COLUMNS, *SMALL)
+    result = run(*asked, "--positive", "early", "--out", "result")
+    assert "Positive label: early. The model has 4 feature(s)" in result.stdout
+    summary = json.loads(Path("result/summary.json").read_text())
+    assert summary["classes"] == ["late", "early"]
+    for part in ("validation", "test"):
+        assert summary[part]["before"]["positive_label"] == "early"
+        assert summary[part]["before"]["metrics"]["accuracy"]["value"] > 0.6
+    page = Path("result/report.html").read_text(encoding="utf-8")
+    assert "Positive label: <b>early</b>" in page
+    rows = page[page.index('<table id="harmful"') :]
+    rows = rows[: rows.index("</table>")]
+    assert '<td class="text">late</td>' in rows  # the label of a row, not 0
+    run("report", "result", "--out", "again.html")
+    assert _page("again.html") == _page("result/report.html")
+
+
+def test_the_positive_label_is_said_where_the_model_decides_it(run: Run, files: Path) -> None:
+    import skops.io
+
+    table = pd.read_csv("train.csv")
+    words = np.where(table["repaid"] == 1, "paid", "late")
+    model = LogisticRegression().fit(table[plain_files.NUMBERS], words)
+    skops.io.dump(model, "words.skops")
+    table.assign(repaid=words).to_csv("words.csv", index=False)
+    asked = ("--model", "words.skops", "--table", "words.csv", *COLUMNS)
+    assert "Positive label: paid." in run("audit", *asked).stdout
+    assert json.loads(run("audit", *asked, "--json").stdout)["positive_label"] == "paid"
+    compared = run("compare", "words.skops", *asked[2:]).stdout
+    assert "Positive label: paid." in compared
+    assert run("audit", *asked, "--positive", "paid").stdout == run("audit", *asked).stdout
+    said = run("audit", *asked, "--positive", "late", code=2).stderr
+    assert "trained with 'paid' as the positive label, not 'late'" in said
+
+
+def test_compared_models_have_names_that_tell_them_apart(run: Run, files: Path) -> None:
+    for folder in ("old", "new"):
+        Path(folder).mkdir()
+        shutil.copy("model.txt", folder)
+    models = ("model.txt", "old/model.txt", "new/model.txt", "model.skops")
+    asked = ("--table", "test.csv", *COLUMNS, "--json")
+    assert list(json.loads(run("compare", *models, *asked).stdout)["models"]) == list(models)
+    deep = (files / "old" / "model.txt", "new/model.txt", files / "model.skops")
+    names = list(json.loads(run("compare", *deep, *asked).stdout)["models"])
+    assert names == ["old/model.txt", "new/model.txt", "model.skops"]
+    twice = run("compare", "model.txt", "model.skops", "./model.txt", *asked, code=2)
+    assert "model.txt is named twice" in twice.stderr
+
+
+def test_what_rows_do_to_the_loss_is_kept(run: Run, files: Path) -> None:
+    asked = ("mitigate", "--model", "model.skops", *TABLES, *COLUMNS, *SMALL)
+    run(*asked, "--drop", "loss_aware", "--out", "result")
+    scores = pd.read_csv("result/influence.csv")
+    dropped = Edit.load("result/edit.safetensors").dropped
+    assert len(dropped) > 0
+    assert (scores["loss_influence"][dropped] > 0).all()
+    assert (scores["loss_influence"] < 0).any()
+    run("report", "result", "--out", "again.html")
+    assert _page("again.html") == _page("result/report.html")
+    assert "influence on the loss</button>" in "".join(_page("again.html"))
+
+
+STREAMED = {"scikit-learn", "torch safetensors", "lightgbm"}
+
+
+@pytest.mark.parametrize("name", sorted(STREAMED))
+def test_training_rows_may_be_read_in_chunks(
+    run: Run, files: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, opening, use, edit = KINDS[name]
+    pd.read_csv("train.csv").to_parquet("train.parquet", row_group_size=70)
+    tables = ("--train", "train.parquet", "--validation", "validation.csv")
+    asked = ("--model", model, *tables, *COLUMNS, *opening, *use, *edit)
+    run("influence", *asked, "--out", "whole.csv")
+
+    def read_small(path: Path, **options: Any) -> pd.DataFrame:
+        assert path.name != "train.parquet"
+        return read_table(path, **options)
+
+    monkeypatch.setattr("fairij.cli.streams.read_table", read_small)
+    run("influence", *asked, "--stream", "--out", "chunks.csv")
+    whole, chunks = (pd.read_csv(file)["influence"] for file in ("whole.csv", "chunks.csv"))
+    np.testing.assert_allclose(chunks, whole, rtol=1e-4, atol=1e-8)
+    run("mitigate", *asked, *SMALL, "--stream", "--out", "result")
+    run("report", "result", "--out", "again.html")
+    assert _page("again.html") == _page("result/report.html")
+
+
 def test_a_language_model_knows_its_labels_by_name(run: Run, files: Path, bert: str) -> None:
     table = pd.read_csv("test.csv")
     table.assign(repaid=np.where(table["repaid"] == 1, "paid", "late")).to_csv("w.csv", index=False)
     asked = ("audit", "--model", bert, "--text", "note", *COLUMNS, "--json", "--table")
-    assert json.loads(run(*asked, "w.csv").stdout) == json.loads(run(*asked, "test.csv").stdout)
+    words, codes = (json.loads(run(*asked, name).stdout) for name in ("w.csv", "test.csv"))
+    assert (words.pop("positive_label"), codes.pop("positive_label")) == ("paid", 1)
+    assert words == codes
 
 
 def test_the_sensitive_column_is_a_feature_only_when_asked(run: Run, files: Path) -> None:

@@ -136,6 +136,46 @@ def test_an_unknown_category_everywhere_is_no_category(run: Run) -> None:
     )
 
 
+def test_unknown_categories_are_told(run: Run) -> None:
+    change("test.csv", "job", 3, "pilot")
+    result = run(*AUDIT, *COLUMNS)
+    told = "test.csv has 1 of 300 rows whose 'job' the model does not know from its training: "
+    assert f"note: {told}'pilot'." in result.stderr
+    asked = ("audit", "--table", "test.csv", *COLUMNS, "--model")
+    for strict in ("model.json", "model.skops"):
+        assert f"{told}'pilot'. It cannot take them" in error(run(*asked, strict, code=2))
+    change("validation.csv", "job", 0, "smith")
+    result = run(*MITIGATE, "--test", "test.csv", "--out", "result")
+    for name, job in (("validation.csv has 1 of 400", "smith"), ("test.csv has 1 of 300", "pilot")):
+        (line,) = [line for line in result.stderr.splitlines() if name in line]
+        assert repr(job) in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--train", "train.csv"), "without a query; train.csv is csv."),
+        (("--train", "none.parquet"), "No table at none.parquet"),
+        (("--train", "junk.parquet"), "junk.parquet cannot be read as parquet"),
+        (("--train", "empty.parquet"), "empty.parquet must have at least one row"),
+        (("--train", "few.parquet"), "must have the column(s) 'income'"),
+        (("--train", "lists.parquet"), "'w' holds lists or records"),
+        (("--train", "few.parquet", "--train-query", "select 1"), "without a query"),
+    ],
+)
+def test_files_that_cannot_be_read_in_chunks(
+    run: Run, arguments: tuple[str, ...], expected: str
+) -> None:
+    Path("junk.parquet").write_bytes(b"PAR1 not really")
+    table = pd.read_csv("train.csv")
+    table.iloc[:0].to_parquet("empty.parquet")
+    table.drop(columns="income").to_parquet("few.parquet")
+    table.assign(w=[[1, 2]] * len(table)).to_parquet("lists.parquet")
+    asked = ("influence", "--model", "model.txt", *arguments, "--validation", "validation.csv")
+    said = error(run(*asked, *COLUMNS, "--stream", "--out", "scores.csv", code=2))
+    assert expected in said
+
+
 def test_an_empty_group(run: Run) -> None:
     table = pd.read_csv("validation.csv")
     table[table["sex"] == "m"].to_csv("validation.csv", index=False)
@@ -323,8 +363,12 @@ def test_settings_files_are_checked(run: Run, text: str, expected: str) -> None:
         (("--search", "all_positive"), "--max-k has no meaning"),
         (("--confidence", "2"), "--confidence must be a number"),
         (("--temperature", "-1"), "--temperature must be a number"),
-        (("--constraint", "fairness"), "--constraint must be one of"),
-        (("--reuse", "maybe"), "--reuse must be one of"),
+        (("--constraint", "fairness"), "--constraint must be one of demographic_parity, "),
+        (("--reuse", "maybe"), "--reuse must be one of reuse, split, cross_fit; got 'maybe'."),
+        (("--search", "paths"), "grid, all_positive, sequential, reweight, path; got 'paths'."),
+        (("--search", "paths"), "Did you mean 'path'?"),
+        (("--solver", "gauss"), "printed_woodfisher, identity; got 'gauss'."),
+        (("--loss", "hinge"), "--loss must be one of auto, "),
     ],
 )
 def test_settings_that_make_no_sense(run: Run, arguments: tuple[str, ...], expected: str) -> None:

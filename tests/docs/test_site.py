@@ -47,12 +47,21 @@ def test_formulas_become_mathml() -> None:
 
 
 def test_the_command_line_page_has_every_command_and_default() -> None:
-    made = hook("commands").on_page_markdown("<!-- exit codes -->\n<!-- commands -->")
+    made = hook("commands").on_page_markdown("<!-- commands -->")
     for name in ("audit", "mitigate", "datasets fetch"):
         assert f"## fairij {name}\n" in made
     assert "| `--seed` | Of the bootstrap. | `0` |" in made
     assert "| `--table` | CSV, Parquet, Arrow (Feather) or DuckDB file. | required |" in made
-    assert "| 130 |" in made
+
+
+def test_the_command_line_page_can_be_read_without_the_site() -> None:
+    commands = hook("commands")
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    assert commands.overview() in page
+    assert commands.exit_codes() in page
+    for name in ("mitigate", "datasets fetch", "reproduce"):
+        assert f"| `fairij {name}` |" in page
+    assert "| 130 |" in page
 
 
 def test_tables_are_those_of_the_records() -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
+PATIENCE = 120_000  # milliseconds; a busy machine may need them
+
 
 class Opened:
     """A page in the browser, and everything that it complained about or asked for."""
@@ -17,5 +19,6 @@ class Opened:
         page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
         page.on("request", lambda request: self.requests.append(request.url))
+        page.set_default_timeout(PATIENCE)
         page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready]", timeout=30_000)
+        page.wait_for_selector("html[data-ready]")

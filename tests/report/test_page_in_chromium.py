@@ -55,6 +55,21 @@ def test_the_page_draws_itself_quietly_and_fits(looked_at: Opened) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+CUT_OFF = """() => [...document.querySelectorAll("[data-chart] svg")].flatMap((chart) => {
+    const [left, right] = [chart.getBoundingClientRect().left, chart.getBoundingClientRect().right];
+    return [...chart.querySelectorAll("text")].filter((text) => {
+        const box = text.getBoundingClientRect();
+        return box.width > 0 && (box.left < left - 0.5 || box.right > right + 0.5);
+    }).map((text) => text.textContent);
+})"""
+
+
+@pytest.mark.parametrize("width", [1280, 900, 390, 320])
+def test_no_text_of_a_chart_is_cut_off(open_page: Open, width: int) -> None:
+    for name in ("binary", "three"):
+        assert open_page(name, width).page.evaluate(CUT_OFF) == []
+
+
 @pytest.mark.parametrize(("name", "width"), list(zip(CASES, (1280, 390) * 3, strict=True)))
 def test_axe_finds_nothing_serious(open_page: Open, name: str, width: int) -> None:
     page = open_page(name, width).page

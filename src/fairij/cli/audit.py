@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from fairij.cli.measure import measured
-from fairij.cli.options import ColumnOptions, Config, Json, ModelOptions, TableOptions
+from fairij.cli.options import (
+    ColumnOptions,
+    Config,
+    Json,
+    MeasureOptions,
+    ModelOptions,
+    ModelPath,
+    TableOptions,
+)
 from fairij.cli.rows import features_said, read_part
-from fairij.cli.show import audit_dict, groups_table, metrics_table, print_json, say, show
+from fairij.cli.show import audit_dict, print_json, say, show_audits
 
 EXAMPLES = (
     "fairij audit --model model.txt --table test.csv --label income --sensitive sex",
@@ -22,32 +25,29 @@ EXAMPLES = (
 
 
 def audit(
-    model: Annotated[Path, typer.Option(help="The model file, or a Hugging Face folder.")],
+    model: ModelPath,
     table: TableOptions,
     columns: ColumnOptions,
     opening: ModelOptions,
-    loss: Annotated[str, typer.Option(help="squared_error for regression; else auto.")] = "auto",
-    confidence: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    how: MeasureOptions,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
     """Show how a model treats groups: rates and gaps on a table, with bootstrap intervals."""
     file = opening.open(model)
     part = read_part(table.table, table.query, columns, file)
-    found = measured(file.model, part, loss=loss, confidence=confidence, seed=seed)
+    found = measured(file.model, part, how)
     if as_json:
         print_json(
             {
                 **audit_dict(found),
                 "rows": len(part),
                 "model": {"path": str(model), "kind": file.kind},
-                "features": list(part.features.columns),
+                "features": part.feature_names,
                 "sensitive": columns.sensitive,
             }
         )
         return
     name = f"{model.name} on {len(part)} rows of {table.table.name}"
-    show(metrics_table(name, {"value": found}))
-    show(groups_table("by group", found))
+    show_audits(name, {"value": found})
     say(f"The model has {features_said(part, columns)}")

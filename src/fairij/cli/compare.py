@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fairij.cli.measure import measured
-from fairij.cli.options import ColumnOptions, Config, Json, ModelOptions, TableOptions
+from fairij.cli.options import (
+    ColumnOptions,
+    Config,
+    Json,
+    MeasureOptions,
+    ModelOptions,
+    TableOptions,
+)
 from fairij.cli.outputs import MARK
 from fairij.cli.rows import read_part
-from fairij.cli.show import audit_dict, groups_table, metrics_table, print_json, show
+from fairij.cli.show import audit_dict, print_json, show_audits
 from fairij.edits import FORMAT, Edit
+from fairij.errors import InvalidInputError
 
 HEADER_BYTES = 4096
 
@@ -34,28 +42,23 @@ def compare(
     table: TableOptions,
     columns: ColumnOptions,
     opening: ModelOptions,
-    loss: Annotated[str, typer.Option(help="squared_error for regression; else auto.")] = "auto",
-    confidence: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    how: MeasureOptions,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
     """Measure several models, or edits of the first one, side by side on one table."""
+    names = _names(models)
     base = opening.open(models[0])
     part = read_part(table.table, table.query, columns, base)
-    found = {}
-    for path in models:
+    found = {names[0]: measured(base.model, part, how)}
+    for name, path in zip(names[1:], models[1:], strict=True):
         edit = _edit_at(path)
         if edit is not None:
-            model: Any = edit.apply(base.model)
-            rows = part
-        elif path == models[0]:
-            model, rows = base.model, part
+            found[name] = measured(edit.apply(base.model), part, how)
         else:
             file = opening.open(path)
-            model, rows = file.model, read_part(table.table, table.query, columns, file)
-        audit = measured(model, rows, loss=loss, confidence=confidence, seed=seed)
-        found[path.name if path.name not in found else str(path)] = audit
+            rows = read_part(table.table, table.query, columns, file)
+            found[name] = measured(file.model, rows, how)
     if as_json:
         print_json(
             {
@@ -64,9 +67,21 @@ def compare(
             }
         )
         return
-    show(metrics_table(f"{len(part)} rows of {table.table.name}", found))
-    for name, audit in found.items():
-        show(groups_table(name, audit))
+    show_audits(f"{len(part)} rows of {table.table.name}", found)
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """Each one's own name, with as many of its folders before it as tell it from the others."""
+    twice = [path for place, path in enumerate(paths) if path in paths[:place]]
+    if twice:
+        raise InvalidInputError(f"Each model is compared once, but {twice[0]} is named twice.")
+
+    def name(path: Path) -> str:
+        tails = (path.parts[-length:] for length in range(1, len(path.parts)))
+        alone = (t for t in tails if sum(other.parts[-len(t) :] == t for other in paths) == 1)
+        return str(Path(*next(alone, path.parts)))
+
+    return [name(path) for path in paths]
 
 
 def _edit_at(path: Path) -> Edit | None:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fairij.cli.options import Config, Force, Json, ModelOptions
+from fairij.cli.options import Config, Force, Json, ModelOptions, ModelPath
 from fairij.cli.outputs import check_target, save_model, whole_file
 from fairij.cli.show import print_json, say
 from fairij.edits import Edit
 from fairij.errors import InvalidInputError
 
-ModelPath = Annotated[Path, typer.Option(help="The model file, or a Hugging Face folder.")]
-EditPath = Annotated[Path, typer.Option(help="The edit, as `mitigate` wrote it.")]
-OutPath = Annotated[Path, typer.Option(help="New model file, in the same format.")]
+
+@dataclass(frozen=True)
+class Move:
+    """What `apply` and `undo` are asked for: they differ in the direction alone."""
+
+    model: ModelPath
+    edit: Annotated[Path, typer.Option(help="The edit, as `mitigate` wrote it.")]
+    out: Annotated[Path, typer.Option(help="New model file, in the same format.")]
+    as_json: Json = False
+    force: Force = False
+    config: Config = None
+
 
 APPLY_EXAMPLES = (
     "fairij apply --model model.txt --edit result/edit.safetensors --out fair-model.txt",
@@ -25,53 +35,29 @@ UNDO_EXAMPLES = (
 )
 
 
-def apply(
-    model: ModelPath,
-    edit: EditPath,
-    out: OutPath,
-    opening: ModelOptions,
-    as_json: Json = False,
-    force: Force = False,
-    config: Config = None,
-) -> None:
+def apply(asked: Move, opening: ModelOptions) -> None:
     """Put a saved edit on the very model that it was made for."""
-    _move(model, edit, out, opening, as_json, force, undo=False)
+    _move(asked, opening, undo=False)
 
 
-def undo(
-    model: ModelPath,
-    edit: EditPath,
-    out: OutPath,
-    opening: ModelOptions,
-    as_json: Json = False,
-    force: Force = False,
-    config: Config = None,
-) -> None:
+def undo(asked: Move, opening: ModelOptions) -> None:
     """Take an edit off again: the original parameters, to the last bit."""
-    _move(model, edit, out, opening, as_json, force, undo=True)
+    _move(asked, opening, undo=True)
 
 
-def _move(
-    model: Path,
-    edit: Path,
-    out: Path,
-    opening: ModelOptions,
-    as_json: bool,
-    force: bool,
-    *,
-    undo: bool,
-) -> None:
-    check_target(out, force=force)
-    file, change = opening.open(model), Edit.load(edit)
+def _move(asked: Move, opening: ModelOptions, *, undo: bool) -> None:
+    model, out = asked.model, asked.out
+    check_target(out, force=asked.force)
+    file, change = opening.open(model), Edit.load(asked.edit)
     if out.suffix != file.suffix:
         raise InvalidInputError(
             f"The edited model is written in the format of {model}, so --out must end "
             f"{f'in {file.suffix}' if file.suffix else 'without a suffix'}; got {out}."
         )
     moved = change.undo(file.model) if undo else change.apply(file.model)
-    with whole_file(out, force=force) as target:
+    with whole_file(out, force=asked.force) as target:
         save_model(file, moved, target, opening.open)
-    if as_json:
+    if asked.as_json:
         print_json({"out": str(out), "kind": file.kind, "edit": dict(change.settings)})
     else:
         say(f"{'Took' if undo else 'Put'} {change} {'off' if undo else 'on'} {model}: {out}")

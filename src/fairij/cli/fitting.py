@@ -13,13 +13,15 @@ import typer
 from fairij.cli.measure import model_speaks
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables
 from fairij.cli.rows import Part, check_every_group, read_part
-from fairij.distributed import own_number, shared_out, start
+from fairij.distributed import shared_out, start
 from fairij.errors import FairIJWarning, InvalidInputError
+from fairij.labels import positive_label
 from fairij.mitigator import FairIJ
 from fairij.model_files import ModelFile
 from fairij.scene import Search
-from fairij.search import SEARCHES, Grid, get_search
+from fairij.search import SEARCHES, Grid
 from fairij.selection import AccuracyBudget, LowestGap, Selection, TargetGap
+from fairij.unison import own_number
 
 QUICK = Grid(k=(1,), scales=(1.0,))  # scores need no search
 
@@ -46,8 +48,7 @@ def fit(
     mitigator = make_mitigator(file.model, edit).set_params(checkpoint=checkpoint)
     if scores_only:
         mitigator.set_params(search=QUICK)
-    own = tables.validation is not None
-    train = read_part(tables.train, tables.train_query, columns, file, with_groups=not own)
+    train = read_train(tables, columns, file)
     X, y, weight, groups = shared_out(train.X, train.y, train.weight, train.groups)
     if tables.validation is None:
         warnings.warn(
@@ -76,10 +77,32 @@ def fit(
     return _by_the_first(Fitted(mitigator, train, validation))
 
 
+def read_train(tables: FitTables, columns: ColumnOptions, file: ModelFile) -> Part:
+    return read_part(
+        tables.train,
+        tables.train_query,
+        columns,
+        file,
+        with_groups=tables.validation is None,
+        stream=tables.stream,
+    )
+
+
 def _by_the_first(fitted: Fitted) -> Fitted:
     if own_number() > 0:
         raise typer.Exit
+    _name_classes(fitted.mitigator, fitted.train)
     return fitted
+
+
+def _name_classes(mitigator: FairIJ, train: Part) -> None:
+    """Let the result speak of labels as the table does, where they were given to it as 0 and 1."""
+    mitigator.classes_ = train.named(mitigator.classes_)
+    label = positive_label(mitigator.classes_)
+    for name in ("before_", "after_", "holdout_before_", "holdout_after_"):
+        audit = getattr(mitigator, name)
+        if audit is not None:
+            setattr(mitigator, name, dataclasses.replace(audit, positive_label=label))
 
 
 def make_mitigator(model: Any, edit: EditOptions) -> FairIJ:
@@ -127,8 +150,6 @@ def _parameters(given: list[str] | None) -> Any:
 
 
 def _search(edit: EditOptions) -> Search:
-    if edit.search not in SEARCHES:
-        return get_search(edit.search)  # which says what there is
     kind: Any = SEARCHES[edit.search]
     asked = {"scales": edit.scale and tuple(edit.scale), "max_k": edit.max_k}
     settings = {name: value for name, value in asked.items() if value is not None}

@@ -58,7 +58,10 @@ def write_result(
 
 
 def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
-    """The result of a folder, as `fit` left it; the model and its settings are the caller's."""
+    """The result of a folder, as `fit` left it; the model and its settings are the caller's.
+
+    But for ``moves_`` and ``direction_``, as long as the model: no page or command needs them.
+    """
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         candidates = _exactly(folder / CANDIDATES)
@@ -70,6 +73,7 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
         chosen, classes = int(summary["chosen"]), summary["classes"]
         diagnostics = summary["diagnostics"]
         influence = scores["influence"].to_numpy(dtype=np.float64)
+        on_loss = scores["loss_influence"].to_numpy() if "loss_influence" in scores else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(
             f"{folder} must be a folder as `fairij mitigate` writes it, whole and unchanged: "
@@ -78,7 +82,7 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
     fitted = unfitted
     fitted.edit_ = Edit.load(folder / EDIT)
     fitted.estimator_ = fitted.edit_.apply(fitted.estimator)
-    fitted.influence_, fitted.loss_influence_ = influence, None
+    fitted.influence_, fitted.loss_influence_ = influence, on_loss
     fitted.dropped_ = fitted.edit_.dropped
     fitted.candidates_, fitted.chosen_ = candidates, chosen
     fitted.before_, fitted.after_ = audits

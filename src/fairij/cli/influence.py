@@ -18,6 +18,7 @@ from fairij.cli.options import (
     Force,
     Json,
     ModelOptions,
+    ModelPath,
 )
 from fairij.cli.outputs import check_target, whole_file
 from fairij.cli.show import print_json, say
@@ -32,7 +33,7 @@ EXAMPLES = (
 
 
 def influence(
-    model: Annotated[Path, typer.Option(help="The model file, or a Hugging Face folder.")],
+    model: ModelPath,
     tables: FitTables,
     columns: ColumnOptions,
     opening: ModelOptions,
@@ -45,7 +46,8 @@ def influence(
     """Score every training row: positive means that dropping it lowers the gap.
 
     The file has one line a row of --train, in its order: row, influence, and rank (1: most
-    harmful). Rows that were split off for validation have neither.
+    harmful). Rows that were split off for validation have neither. With --drop loss_aware there is
+    also loss_influence: positive means that dropping the row lowers the validation loss.
     """
     if table_kind(out) not in ("csv", "parquet"):
         raise InvalidInputError(f"--out must end in .csv or .parquet, got {out}.")
@@ -76,4 +78,7 @@ def influence(
 def scores_frame(mitigator: FairIJ) -> pd.DataFrame:
     scores = pd.Series(mitigator.influence_)
     rank = scores.rank(ascending=False, method="first").astype("Int64")
-    return pd.DataFrame({"row": np.arange(len(scores)), "influence": scores, "rank": rank})
+    frame = pd.DataFrame({"row": np.arange(len(scores)), "influence": scores, "rank": rank})
+    if mitigator.loss_influence_ is not None:
+        frame["loss_influence"] = mitigator.loss_influence_
+    return frame

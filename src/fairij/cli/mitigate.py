@@ -21,12 +21,14 @@ from fairij.cli.options import (
     FitTables,
     Force,
     Json,
+    MeasureOptions,
     ModelOptions,
+    ModelPath,
 )
 from fairij.cli.outputs import MARK, check_target, save_model, whole_folder
 from fairij.cli.pages import write_page
 from fairij.cli.rows import Part, features_said, read_part
-from fairij.cli.show import metrics_table, print_json, say, show
+from fairij.cli.show import metrics_table, positive_said, print_json, say, show
 from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.fairness import Audit
 from fairij.mitigator import FairIJ
@@ -46,7 +48,7 @@ EXAMPLES = (
 
 
 def mitigate(
-    model: Annotated[Path, typer.Option(help="The model file, or a Hugging Face folder.")],
+    model: ModelPath,
     tables: FitTables,
     columns: ColumnOptions,
     opening: ModelOptions,
@@ -137,9 +139,9 @@ def _check_apart(tables: FitTables, test: Path | None, test_query: str | None) -
 def _on_test(fitted: FairIJ, part: Part | None, edit: EditOptions) -> dict[str, Audit]:
     if part is None:
         return {}
-    loss = fitted.loss_.name
+    how = MeasureOptions(fitted.loss_.name, edit.confidence, edit.seed)
     return {
-        when: measured(model, part, loss=loss, confidence=edit.confidence, seed=edit.seed)
+        when: measured(model, part, how)
         for when, model in (("before", fitted.estimator), ("after", fitted.estimator_))
     }
 
@@ -168,7 +170,7 @@ def _about(
     test: Part | None,
     audits: dict[str, Audit],
 ) -> dict[str, Any]:
-    features = list(fitted.train.features.columns)
+    features = fitted.train.feature_names
     shown = comparison(fitted.mitigator, audits)
     return {
         "answer": answer(fitted.mitigator, shown),
@@ -205,11 +207,12 @@ def _show(
     audits = {"before": shown.before, "after": shown.after}
     show(metrics_table(f"Before and after, on {shown.rows}", audits))
     say(f"{summary['answer']} {summary['costs']}".strip())
-    say(f"The model has {said}")
+    say(f"{positive_said(shown.after)} The model has {said}".strip())
     unseen = shown if test else None
     found = checks(fitted, on_validation_rows(fitted), unseen)
     doubts = [check.name for check in found if check.verdict != "green"]
-    say(f"How far to trust it: {MEANING[worst(found)]}. " + " ".join(doubts))
+    why = f" The page says more: {' '.join(doubts)}" if doubts else ""
+    say(f"How far to trust it: {MEANING[worst(found)]}.{why}")
     if not test:
         say("The choice was made on these rows: give --test for figures that can be relied on.")
     say(f"The edited model is {out / file.saved_name()}, the page is {out / PAGE}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -14,12 +15,35 @@ from fairij.curvature import CURVATURES
 from fairij.errors import InvalidInputError
 from fairij.fairness import CONSTRAINTS
 from fairij.losses import LOSSES
+from fairij.mitigation import Drop, Reuse
 from fairij.model_files import ModelFile, Opening, load_model
 from fairij.search import SEARCHES
 from fairij.solvers import SOLVERS
+from fairij.tables import near_matches
 
 Option = typer.Option
 ABOUT_MODEL, ABOUT_COLUMNS, ABOUT_EDIT = "The model", "Columns", "The edit"
+CHOICES: dict[str, Collection[str]] = {
+    "constraint": CONSTRAINTS,
+    "solver": SOLVERS,
+    "curvature": CURVATURES,
+    "search": SEARCHES,
+    "drop": get_args(Drop),
+    "reuse": get_args(Reuse),
+    "loss": ("auto", *LOSSES),
+}
+
+
+def check_choices(options: Any) -> None:
+    """Raise unless options that name one thing of several do so; the message lists the names."""
+    for name, known in CHOICES.items():
+        value = getattr(options, name, None)
+        if value is not None and value not in known:
+            near = near_matches(value, list(known))
+            raise InvalidInputError(
+                f"--{name} must be one of {', '.join(known)}; got {value!r}."
+                + (f" Did you mean {near[0]!r}?" if near else "")
+            )
 
 
 @dataclass(frozen=True)
@@ -125,6 +149,18 @@ class TableOptions:
 
 
 @dataclass(frozen=True)
+class MeasureOptions:
+    """How a model is measured on a table."""
+
+    loss: Annotated[str, Option(help="squared_error for regression; else auto.")] = "auto"
+    confidence: Annotated[float, Option(help="Level of the intervals.")] = 0.95
+    seed: Annotated[int, Option(help="Of the bootstrap.")] = 0
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+
+@dataclass(frozen=True)
 class FitTables:
     """The tables that an edit is made from."""
 
@@ -140,6 +176,14 @@ class FitTables:
     validation_query: Annotated[
         str | None, Option(help="SQL, if --validation is a DuckDB file.")
     ] = None
+    stream: Annotated[
+        bool,
+        Option(
+            "--stream",
+            help="Read the features of --train, a Parquet or Arrow file, in chunks: for more rows "
+            "than memory holds. Without it every table is read whole.",
+        ),
+    ] = False
 
 
 def _in_edit(text: str) -> Any:
@@ -203,6 +247,11 @@ class EditOptions:
     confidence: Annotated[float, _in_edit("Level of the intervals.")] = 0.95
     seed: Annotated[int, _in_edit("Of every random choice.")] = 0
 
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+
+ModelPath = Annotated[Path, Option(help="The model file, or a Hugging Face folder.")]
 
 Config = Annotated[
     Path | None,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from fairij.cli.rows import Part
 from fairij.mitigator import FairIJ
 
@@ -15,12 +17,13 @@ def write_page(
 
     rows = {}
     if test is not None:
-        rows = {"X_test": test.X, "y_test": test.y, "sensitive_features_test": test.groups}
+        y = test.y if train.names is None else np.asarray(train.names)[test.y.astype(int)]
+        rows = {"X_test": test.X, "y_test": y, "sensitive_features_test": test.groups}
     write_report(
         fitted,
         target,
         X=train.features,
-        y=train.y,
+        y=train.label,
         sensitive_features=train.groups,
         title=title,
         overwrite=overwrite,

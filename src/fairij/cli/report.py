@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fairij.cli.fitting import make_mitigator
+from fairij.cli.fitting import make_mitigator, read_train
 from fairij.cli.folder import PAGE, read_result
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables, Force, Json, ModelOptions
 from fairij.cli.outputs import MARK, check_target
@@ -44,9 +44,7 @@ def report(
     columns, tables = _of(ColumnOptions, settings), _of(FitTables, settings)
     file = opening.open(Path(settings["model"]))
     fitted = read_result(folder, make_mitigator(file.model, _of(EditOptions, settings)))
-    train = read_part(
-        tables.train, tables.train_query, columns, file, with_groups=tables.validation is None
-    )
+    train = read_train(tables, columns, file)
     test = None
     if "test" in settings:
         query = settings.get("test_query")

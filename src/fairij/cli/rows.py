@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,32 +11,44 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fairij.cli.label_column import Words, read_labels
 from fairij.cli.options import ColumnOptions
+from fairij.cli.streams import open_table
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import encode_groups
 from fairij.model_files import ModelFile
-from fairij.models import adapt
-from fairij.models.training import classes_of
-from fairij.tables import read_table, require_columns
+from fairij.model_files.categories import check_categories
+from fairij.models.sources import READ_ROWS, Source
+from fairij.tables import require_columns
 
 
 @dataclass(frozen=True)
 class Part:
     """One table, its columns told apart."""
 
-    features: pd.DataFrame
+    features: Any  # a frame, or a source of one
     X: Any  # the features as the model takes them
     y: NDArray[Any]
+    label: NDArray[Any]  # as the table has it
+    names: Words  # what 0 and 1 in ``y`` stand for, where the table has words
     groups: pd.DataFrame | None
     weight: NDArray[np.float64] | None
 
     def __len__(self) -> int:
         return len(self.y)
 
+    @property
+    def feature_names(self) -> list[str]:
+        return list(self.features.columns)
+
+    def named(self, classes: NDArray[Any]) -> NDArray[Any]:
+        """The classes of a model that was given ``y``, by the table's words for them."""
+        return classes if self.names is None or len(classes) != 2 else np.asarray(self.names)
+
 
 def features_said(part: Part, columns: ColumnOptions) -> str:
     """How many features there are, and whether the sensitive columns are among them."""
-    names = list(part.features.columns)
+    names = part.feature_names
     inside = [name for name in columns.sensitive if name in names]
     outside = [name for name in columns.sensitive if name not in names]
     told = [f"{', '.join(inside)} among them"] if inside else []
@@ -51,91 +64,79 @@ def read_part(
     *,
     with_groups: bool = True,
     with_weights: bool = True,
+    stream: bool = False,
 ) -> Part:
     """Read a table for this model; groups are left out where they are neither needed nor there."""
-    frame = read_table(path, query=query)
+    if stream and file.takes_text:
+        raise InvalidInputError(
+            "--stream is for models that take columns, and this one reads text."
+        )
+    table = open_table(path, query, stream=stream)
     sensitive = list(dict.fromkeys(columns.sensitive))
     weights = [columns.weights] if columns.weights and with_weights else []
-    has_groups = with_groups or all(name in frame.columns for name in sensitive)
+    has_groups = with_groups or all(name in table.columns for name in sensitive)
     needed = [columns.label, *weights, *(sensitive if has_groups else [])]
-    require_columns(frame, needed, where=str(path))
-    names = _feature_names(frame, columns, file, path)
-    features = frame[names]
+    require_columns(table.columns, needed, where=str(path))
+    names = _feature_names(table.columns, columns, file, path)
+    frame = table.read(list(dict.fromkeys(needed)))
+    label = frame[columns.label]
+    _check_missing(label, path, "the label column")
+    y, words = read_labels(label, columns.positive, file, path)
+    features, X = table.features(names, file.prepare)
+    check_categories(file.model, _in_parts(features), where=str(path))
     return Part(
         features,
-        file.prepare(features),
-        _labels(frame[columns.label], columns, file, path),
+        X,
+        y,
+        label.to_numpy(),
+        words,
         _groups(frame[sensitive], path) if has_groups else None,
         _weights(frame[weights[0]], path) if weights else None,
     )
 
 
+def _in_parts(features: pd.DataFrame | Source) -> Iterable[pd.DataFrame]:
+    return features.chunks(READ_ROWS) if isinstance(features, Source) else [features]
+
+
 def _feature_names(
-    frame: pd.DataFrame, columns: ColumnOptions, file: ModelFile, path: Path
+    known: Sequence[str], columns: ColumnOptions, file: ModelFile, path: Path
 ) -> list[str]:
     if file.takes_text:
         if columns.text is None:
             raise InvalidInputError(
-                "This model reads text: name the column by --text, one of "
-                f"{', '.join(frame.columns[:12])}."
+                f"This model reads text: name the column by --text, one of {', '.join(known[:12])}."
             )
-        require_columns(frame, [columns.text], where=str(path))
+        require_columns(known, [columns.text], where=str(path))
         return [columns.text]
     asked = list(columns.features or [])
     if file.columns is not None:
-        return _as_the_model_has_them(frame, asked, file.columns, path)
+        return _as_the_model_has_them(known, asked, file.columns, path)
     if asked:
-        require_columns(frame, asked, where=str(path))
+        require_columns(known, asked, where=str(path))
         return asked
     left_out = {columns.label, columns.weights}
     left_out |= set() if columns.sensitive_as_features else set(columns.sensitive)
-    names = [name for name in frame.columns if name not in left_out]
+    names = [name for name in known if name not in left_out]
     if not names:
         raise InvalidInputError(f"{path} has no column left that could be a feature.")
     return names
 
 
 def _as_the_model_has_them(
-    frame: pd.DataFrame, asked: list[str], known: tuple[str, ...], path: Path
+    found: Sequence[str], asked: list[str], known: tuple[str, ...], path: Path
 ) -> list[str]:
     """The model's own columns in its order; LightGBM writes spaces in names as underlines."""
-    spaced = {"_".join(str(name).split(" ")): str(name) for name in frame.columns}
-    names = [name if name in frame.columns else spaced.get(name, name) for name in known]
+    spaced = {"_".join(str(name).split(" ")): str(name) for name in found}
+    names = [name if name in found else spaced.get(name, name) for name in known]
     if asked and set(asked) != set(names):
         raise InvalidInputError(
             f"The model knows its features: {', '.join(known[:12])}{', ...' * (len(known) > 12)}; "
             f"--features names others: {', '.join(sorted(set(asked) ^ set(names))[:5])}. Leave "
             "--features out."
         )
-    require_columns(frame, names, where=f"{path}, for the model's features,")
+    require_columns(found, names, where=f"{path}, for the model's features,")
     return names
-
-
-def _labels(
-    label: pd.Series[Any], columns: ColumnOptions, file: ModelFile, path: Path
-) -> NDArray[Any]:
-    _check_missing(label, path, "the label column")
-    if columns.positive is not None:
-        hit = (label.map(str) == columns.positive).to_numpy()
-        if not hit.any():
-            found = ", ".join(sorted(map(str, label.unique()))[:8])
-            raise InvalidInputError(
-                f"--positive {columns.positive} is no value of {label.name!r} in {path}; found: "
-                f"{found}."
-            )
-        return hit.astype(np.int64)
-    if file.labels and label.isin(list(file.labels)).all():
-        return label.map(file.labels).to_numpy(dtype=np.int64)
-    if label.dtype.kind in "iufb":
-        return np.asarray(label)
-    if label.nunique() == 2 and classes_of(adapt(file.model)) is None:
-        first, second = sorted(map(str, label.unique()))
-        raise InvalidInputError(
-            f"The labels in {label.name!r} of {path} are text ({first!r}, {second!r}), and the "
-            "model file does not say which of them it was trained to call 1: pass it by "
-            "--positive."
-        )
-    return np.asarray(label.astype(object))
 
 
 def _groups(frame: pd.DataFrame, path: Path) -> pd.DataFrame:

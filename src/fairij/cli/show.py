@@ -56,6 +56,7 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
             for row in audit.group_intervals.reset_index().itertuples(index=False)
         ],
         "confidence": audit.confidence,
+        "positive_label": audit.positive_label,
     }
 
 
@@ -68,7 +69,13 @@ def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
         by_group.rename_axis("group"),
         float(stored["confidence"]),
         intervals.astype(float),
+        stored["positive_label"],
     )
+
+
+def positive_said(audit: Audit) -> str:
+    """Which of two labels counts as 1; nothing of several labels and in regression."""
+    return "" if audit.positive_label is None else f"Positive label: {audit.positive_label}."
 
 
 def metrics_table(title: str, audits: Mapping[str, Audit]) -> Table:
@@ -98,6 +105,16 @@ def groups_table(title: str, audit: Audit) -> Table:
             table.add_row(*shown, str(rate).replace("_", " "), _cell(*cells))
             shown = ("", "")
     return table
+
+
+def show_audits(title: str, audits: Mapping[str, Audit]) -> None:
+    """All metrics side by side, then each model's groups, and which label is the positive one."""
+    show(metrics_table(title, audits))
+    for name, audit in audits.items():
+        show(groups_table(name if len(audits) > 1 else "by group", audit))
+    positive = positive_said(next(iter(audits.values())))
+    if positive:
+        say(positive)
 
 
 def _cell(value: float, low: float, high: float) -> str:

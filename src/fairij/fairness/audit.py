@@ -41,6 +41,7 @@ class Audit:
     by_group: pd.DataFrame  # index: group
     confidence: float
     group_intervals: pd.DataFrame  # index: group, rate; columns: value, low, high
+    positive_label: Any = None  # of two labels the one that the rates are of
 
     def __getitem__(self, metric: str) -> float:
         return float(self.metrics["value"][metric])
@@ -60,7 +61,7 @@ def audit(
     confidence: float = 0.95,
     random_state: int | None = 0,
 ) -> Audit:
-    """Audit class predictions.
+    """Audit class predictions; of two labels the larger is the positive one.
 
     Resampling rows with replacement moves only the table of counts, and moves it as a
     multinomial draw; so thousands of resamples cost no more than one pass over the table.
@@ -80,7 +81,8 @@ def audit(
     }
     by_group = metrics.rates_frame(data.counts, data.groups, data.classes)
     intervals = rate_intervals(by_group, data.counts, data.squared_counts, confidence)
-    return Audit(_frame(rows), by_group, confidence, intervals)
+    positive = data.classes.tolist()[1] if len(data.classes) == 2 else None
+    return Audit(_frame(rows), by_group, confidence, intervals, positive)
 
 
 def audit_regression(

@@ -34,6 +34,7 @@ class Constraint:
     metric: Callable[..., NDArray[np.float64]] | None  # of counts, or of (values, y, groups)
     is_classification: bool = True
     needs_truth: bool = False  # the metric conditions on the true label
+    every_label: bool = field(default=False, kw_only=True)  # on each of them, not the positive one
     takes_outputs: bool = field(default=False, kw_only=True)
     # the gaps (P,) whose sum is the surrogate, where all are to be closed at once
     parts: Surrogate | None = field(default=None, kw_only=True)
@@ -155,6 +156,7 @@ def _odds(name: str, agg: counts.Aggregate) -> Constraint:
         partial(surrogates.equalized_odds, agg=agg),
         partial(counts.equalized_odds, agg=agg),
         needs_truth=True,
+        every_label=True,
     )
 
 

@@ -22,11 +22,11 @@ def known_columns(model: Any) -> tuple[str, ...] | None:
     """The features' names as the model remembers them, in its order."""
     names: Sequence[Any] | None
     if is_lightgbm(model):
-        names = _booster(model).feature_name()
+        names = as_booster(model).feature_name()
         if all(re.fullmatch(r"Column_\d+", str(name)) for name in names):
             return None  # trained on a table without names
     elif is_xgboost(model):
-        names = _xgboost(model).feature_names
+        names = as_xgboost(model).feature_names
     else:
         names = getattr(model, "feature_names_in_", None)
     return None if names is None else tuple(map(str, names))
@@ -35,9 +35,9 @@ def known_columns(model: Any) -> tuple[str, ...] | None:
 def prepared(model: Any, frame: pd.DataFrame) -> Any:
     """Rows of a model of any family but those that take text."""
     if is_lightgbm(model):
-        return _for_lightgbm(_booster(model), frame)
+        return _for_lightgbm(as_booster(model), frame)
     if is_xgboost(model):
-        return _for_xgboost(_xgboost(model), frame)
+        return _for_xgboost(as_xgboost(model), frame)
     if isinstance(model, nn.Module):
         return numbers(frame, missing=False).to_numpy()
     if is_histogram(model) and getattr(model, "categorical_features", None) == "from_dtype":
@@ -87,15 +87,23 @@ def _numeric(name: str, column: pd.Series[Any]) -> Any:
 
 
 def _for_lightgbm(booster: Any, frame: pd.DataFrame) -> pd.DataFrame:
-    """Text and categories coded as in training: the file keeps each column's list of values."""
-    lists = booster.pandas_categorical or []
-    names = _categorical_names(booster, frame, len(lists)) if lists else []
-    plain = [name for name in frame.columns if name not in names]
+    """Text and categories coded as in training; values that it did not have are missing."""
+    lists = lightgbm_categories(booster, frame)
+    plain = [name for name in frame.columns if name not in lists]
     result = frame.copy()
     result[plain] = numbers(frame[plain], missing=True)
-    for name, values in zip(names, lists, strict=True):
-        result[name] = _coded(name, frame[name], values)
+    for name, values in lists.items():
+        column = frame[name]
+        known = column.astype(object).where(column.isin(values), None)
+        result[name] = pd.Categorical(known, categories=values)
     return result
+
+
+def lightgbm_categories(booster: Any, frame: pd.DataFrame) -> dict[str, list[Any]]:
+    """The values of each categorical column, which the file keeps without the column's name."""
+    lists = booster.pandas_categorical or []
+    names = _categorical_names(booster, frame, len(lists)) if lists else []
+    return dict(zip(names, lists, strict=True))
 
 
 def _categorical_names(booster: Any, frame: pd.DataFrame, wanted: int) -> list[str]:
@@ -116,35 +124,32 @@ def _categorical_names(booster: Any, frame: pd.DataFrame, wanted: int) -> list[s
     )
 
 
-def _coded(name: str, column: pd.Series[Any], values: list[Any]) -> Any:
-    """A categorical column with the training table's values; others are missing to the model."""
-    known = column.astype(object).where(column.isin(values), None)
-    coded = pd.Categorical(known, categories=values)
-    unseen = coded.isna() & column.notna().to_numpy()
-    if unseen.any() and unseen.sum() == int(column.notna().sum()):
-        raise InvalidInputError(
-            f"The feature {name!r} must hold the categories of the training table, such as "
-            f"{values[:5]}, but none of its values is among them; row 0 holds {column.iloc[0]!r}."
-        )
-    return coded
-
-
 def _for_xgboost(booster: Any, frame: pd.DataFrame) -> Any:
     types = booster.feature_types or []
     names = [str(n) for n, kind in zip(frame.columns, types, strict=False) if kind == "c"]
     plain = [name for name in frame.columns if name not in names]
+    if names and booster.feature_names and not _keeps_categories(booster):
+        raise InvalidInputError(
+            f"The XGBoost file does not keep the categories of {names[0]!r} (those of versions "
+            "before 3.1 do not), so they cannot be coded as in training: train the model with a "
+            "newer version."
+        )
     result = _as_categories(frame, names)
     result[plain] = numbers(frame[plain], missing=True)
     return result if booster.feature_names else result.to_numpy()
+
+
+def _keeps_categories(booster: Any) -> bool:
+    return hasattr(booster, "get_categories") and not booster.get_categories().empty()
 
 
 def _as_categories(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(names, "category"))
 
 
-def _booster(model: Any) -> Any:
+def as_booster(model: Any) -> Any:
     return getattr(model, "booster_", model)
 
 
-def _xgboost(model: Any) -> Any:
+def as_xgboost(model: Any) -> Any:
     return model.get_booster() if hasattr(model, "get_booster") else model

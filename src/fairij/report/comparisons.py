@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fairij.errors import InvalidInputError
 from fairij.fairness.audit import Audit, audit, audit_regression
 from fairij.inputs import vector
+from fairij.labels import positive_label
 from fairij.mitigator import FairIJ
 from fairij.models.rows import n_rows, speaking_of
 from fairij.report.words import GAP_METRIC
@@ -107,4 +108,5 @@ def _audit(fitted: FairIJ, truth: NDArray[Any], predicted: NDArray[Any], groups:
             truth, predicted = (
                 (labels == fitted.classes_[1]).astype(np.int64) for labels in (truth, predicted)
             )
-        return audit(truth, predicted, sensitive_features=groups, **settings)
+        found = audit(truth, predicted, sensitive_features=groups, **settings)
+        return replace(found, positive_label=positive_label(fitted.classes_))

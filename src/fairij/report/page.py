@@ -132,6 +132,7 @@ def _page(fitted: FairIJ, title: str, unseen: Comparison | None, training: dict[
         overall=verdict,
         meaning=MEANING[verdict],
         percent=f"{100 * shown.confidence:g}",
+        positive_label=validation.before.positive_label,
         parts=rates_section(fitted, validation, unseen),
         influence=influence_section(fitted),
         prediction=prediction_section(fitted),

@@ -19,6 +19,8 @@ from fairij.report.words import LABELS, plain
 BLUE, ORANGE, GREEN, GREY, BLACK = "#0072B2", "#D55E00", "#009E73", "#767676", "#000000"
 MOST_POINTS = 600
 WIDTH, HEIGHT = 460, 280
+# with digits of their own: those that the library counts out can be one too few for the last label
+PLAIN, POWER = ".6~g", ".3~e"
 FRONT, OTHERS = "none is better in both", "other candidates"
 LABELLED: tuple[tuple[int, Literal["left", "right"], str], ...] = (
     (-10, "right", "before"),
@@ -38,7 +40,7 @@ def influence_curve(scores: NDArray[Any], *, marked: int = 500, title: str = "")
         scale=alt.Scale(nice=False, domainMin=0),
         axis=alt.Axis(tickCount=6),
     )
-    power = alt.Axis(format="~e", labelExpr="datum.value === 0 ? '0' : datum.label", tickCount=5)
+    power = alt.Axis(format=POWER, labelExpr="datum.value === 0 ? '0' : datum.label", tickCount=5)
     y = alt.Y("influence:Q", title="influence on the gap", axis=power)
     tooltip = [
         alt.Tooltip("rank:Q", title="rank", format=","),
@@ -102,7 +104,7 @@ def frontier(
             color=alt.Color(
                 "kind:N",
                 scale=alt.Scale(domain=[FRONT, OTHERS], range=[GREEN, GREY]),
-                legend=alt.Legend(title=None, orient="bottom"),
+                legend=alt.Legend(title=None, orient="bottom", direction="vertical"),
             ),
             shape=alt.Shape(
                 "kind:N", scale=alt.Scale(domain=[FRONT, OTHERS], range=["diamond", "circle"])
@@ -168,7 +170,7 @@ def rate_chart(before: pd.DataFrame, after: pd.DataFrame, rate: str) -> alt.Laye
     )
     bounded = rate.startswith(("accuracy", "selection", "true", "false"))
     scale = alt.Scale(zero=bounded)
-    axis = alt.Axis(format="~g", tickCount=5, labelFlush=True)
+    axis = alt.Axis(format=PLAIN, tickCount=5, labelFlush=True)
 
     def x(field: str) -> alt.X:
         return alt.X(f"{field}:Q", title=plain(rate), scale=scale, axis=axis)

@@ -36,6 +36,7 @@ def data(fitted: FairIJ) -> list[tuple[str, str]]:
         ("model", type(fitted.estimator).__name__),
         ("training rows", f"{found['n_train']:,}"),
         ("rows judged on", f"{int(fitted.before_.by_group['count'].sum()):,}"),
+        *_positive(fitted),
         ("edited parameters", f"{found['n_parameters']:,}"),
         ("fingerprint of the training rows (SHA-256)", edit.data),
         ("fingerprint of what is not edited in the model", edit.frame),
@@ -45,6 +46,11 @@ def data(fitted: FairIJ) -> list[tuple[str, str]]:
         parts = ", ".join(f"{name} {value:.2f}" for name, value in seconds.items())
         rows.append(("seconds", f"{sum(seconds.values()):.2f} ({parts})"))
     return rows
+
+
+def _positive(fitted: FairIJ) -> list[tuple[str, str]]:
+    label = fitted.before_.positive_label
+    return [] if label is None else [("positive label", shortened(label))]
 
 
 def versions() -> list[tuple[str, str]]:

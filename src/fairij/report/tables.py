@@ -90,11 +90,14 @@ def harmful_table(
         leading = [name for name in (LABEL, *groups, *notable) if name in names]
         names = list(dict.fromkeys([*leading, *names]))[:MOST_SHOWN_COLUMNS]
     dropped = set(fitted.dropped_.tolist())
+    measures = {"influence": fitted.influence_}
+    if fitted.loss_influence_ is not None:
+        measures["influence on the loss"] = fitted.loss_influence_
     body = [
         [
             Cell(f"{rank}", f"{rank}"),
             Cell(f"{row}", f"{row}"),
-            Cell(f"{fitted.influence_[row]:.3e}", repr(float(fitted.influence_[row]))),
+            *(_score(scores[row]) for scores in measures.values()),
             *([Cell("yes" if int(row) in dropped else "no")] if dropped else []),
             *(_cell(value) for value in values),
         ]
@@ -102,8 +105,12 @@ def harmful_table(
             range(1, len(rows) + 1), rows, frame[names].itertuples(index=False), strict=True
         )
     ]
-    first = ["rank", "row", "influence", *(["left out"] if dropped else [])]
+    first = ["rank", "row", *measures, *(["left out"] if dropped else [])]
     return HarmfulTable([*first, *names], body, frame.shape[1] - len(names))
+
+
+def _score(value: float) -> Cell:
+    return Cell(f"{value:.3e}", repr(float(value)))
 
 
 def _cell(value: Any) -> Cell:

@@ -1,0 +1,39 @@
+"""Which rows a constraint needs is said by the constraint, not by its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fairij import CONSTRAINTS
+from fairij.errors import InvalidInputError
+from fairij.fairness.groups import encode_groups
+from fairij.labels import Labels, check_constraint, positive_label
+from fairij.losses import get_loss
+
+TRUTH = torch.tensor([0] * 40 + [1] * 80, dtype=torch.float64)
+GROUPS = encode_groups(["a"] * 80 + ["b"] * 40)  # no row of "b" has the label 0
+LABELS = Labels(get_loss("binary_cross_entropy"), np.array(["no", "yes"]), TRUTH, TRUTH)
+
+
+@pytest.mark.parametrize("name", ["equal_opportunity", "equal odds of being chosen"])
+def test_equal_opportunity_asks_for_the_positive_label_alone(name: str) -> None:
+    constraint = replace(CONSTRAINTS["equal_opportunity"], name=name)
+    check_constraint(constraint, LABELS, GROUPS, stacklevel=1)
+
+
+@pytest.mark.parametrize("name", [n for n in CONSTRAINTS if n.startswith("equalized_odds")])
+def test_equalized_odds_asks_for_every_label(name: str) -> None:
+    constraint = replace(CONSTRAINTS[name], name="separation")
+    with pytest.raises(InvalidInputError, match="0 of 'b with label no'"):
+        check_constraint(constraint, LABELS, GROUPS, stacklevel=1)
+
+
+def test_the_positive_label_is_the_second_of_two() -> None:
+    assert positive_label(np.array(["no", "yes"], object)) == "yes"
+    assert positive_label(np.array([0, 1])) == 1
+    assert positive_label(np.array([0, 1, 2])) is None
+    assert positive_label(np.empty(0)) is None

@@ -1,197 +1,214 @@
-"""Rows made on the fly, more than would fit in memory: time and peak memory; two processes and one.
+"""Rows made on the fly: time and peak memory of whole fits; two processes and one.
 
-`python -m benchmarks.scale` runs 1 and 10 million rows and writes `benchmarks/results/scale.json`;
-`--rows 100000 1000000 --out FILE` runs other sizes. Each size runs in a process of its own.
+`python -m benchmarks.scale` runs what `benchmarks/results/scale.json` does not hold yet: whole fits
+of 1 and 10 million rows by a linear model and an MLP, and the scoring phase of the MLP in several
+ways. `--only linear`, `--only mlp`, `--only scoring` and `--rows` run a part, `--again` runs it
+anew. Each figure is made in a process of its own and written at once, so a run may be stopped;
+`--table` shows what is there, as in `docs/scaling.md`.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
-import math
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
-import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression
-from torch import nn
 
-from benchmarks.measure import _peak_mb, _start_peak
+from benchmarks.generated import Generated, model_of, validation
+from benchmarks.measure import _peak_mb, _start_peak, _status_mb
+from benchmarks.scale_record import ALONE, Record, table
 from fairij import ConjugateGradient, FairIJ, Grid
 from fairij.distributed import Shard, start
-from fairij.models.sources import Source
 from fairij.models.streamed import Chunks
-from fairij.training import mlp
+from fairij.unison import own_number, processes
 
-FEATURES, BLOCK, VALIDATION = 100, 2**16, 20_000
 RESULTS = Path(__file__).parent / "results" / "scale.json"
+REPEATS = 3
+# processes that share the rows, threads of each; "apart": two that know nothing of each other
+WAYS = {
+    ALONE: (1, 1),
+    "two processes, one thread each": (2, 1),
+    "one process, two threads": (1, 2),
+    "two processes apart, half the rows each": (0, 1),
+}
 
 
-class Generated(Source):
-    """Rows that are a function of their number: a fixed block, moved anew each time it returns."""
-
-    def __init__(self, rows: int, first: int = 0) -> None:
-        self.shape, self._first = (rows, FEATURES), first
-        rng = np.random.default_rng(0)
-        self._base = rng.standard_normal((BLOCK, FEATURES), np.float32)
-        self._weights = rng.standard_normal(FEATURES) / math.sqrt(FEATURES)
-
-    def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:
-        stop, place = len(self) if stop is None else stop, start
-        while place < stop:
-            number, inside = divmod(self._first + place, BLOCK)
-            last = min(place + size, stop, place + BLOCK - inside)
-            rows = self._base[inside : inside + last - place]
-            # each row is met again after a block: shifted columns, so that no two rows are alike
-            yield np.roll(rows, number % FEATURES, 1) + np.float32(1e-3 * math.sin(number))
-            place = last
-
-    def labels(self) -> np.ndarray:
-        """Labels (N,) and, of the first validation rows, a group that sways them."""
-        found = np.empty(len(self), np.int8)
-        place = 0
-        for table in self.chunks(BLOCK):
-            noise = np.random.default_rng([1, self._first + place]).logistic(size=len(table))
-            group = table[:, 0] > 0
-            found[place : place + len(table)] = table @ self._weights * 3 + group + noise > 0.5
-            place += len(table)
-        return found
-
-
-def model_of(kind: str) -> Any:
-    """A model that knows something of the labels; rows to be scored need not be its own."""
-    source = Generated(50_000, first=10**9)
-    X, y = np.concatenate(list(source.chunks(BLOCK))), source.labels()
-    if kind == "linear":
-        return LogisticRegression().fit(X, y)
-    torch.manual_seed(0)
-    module = mlp(FEATURES, 32) if kind == "mlp" else nn.Linear(FEATURES, 1)
-    optimiser = torch.optim.Adam(module.parameters(), 2e-3)
-    rows, labels = torch.from_numpy(X), torch.from_numpy(y).float()
-    for _ in range(3):
-        for batch in torch.randperm(len(rows)).split(256):
-            optimiser.zero_grad()
-            z = module(rows[batch])[:, 0]
-            nn.functional.binary_cross_entropy_with_logits(z, labels[batch]).backward()
-            optimiser.step()
-    return module
-
-
-def one(kind: str, rows: int, threads: int) -> dict[str, Any]:
+def fit(kind: str, rows: int, threads: int) -> dict[str, Any]:
     """A whole fit on streamed rows: seconds, and the peak above that of reading alone."""
     torch.set_num_threads(threads)
-    model, source = model_of(kind), Generated(rows)
-    held = Generated(VALIDATION, first=2 * 10**9)
-    X_val = np.concatenate(list(held.chunks(BLOCK)))
-    validation = {
-        "X_val": X_val,
-        "y_val": held.labels(),
-        "sensitive_features_val": (X_val[:, 0] > 0).astype(int),
-    }
+    model, source, given = model_of(kind), Generated(rows), validation()
 
     def fair() -> FairIJ:
         search = Grid(points=5, scales=(1.0, 3.0), max_k=2000)
         return FairIJ(model, search=search, solver=ConjugateGradient(), verbose=False)
 
     small = Generated(20_000)
-    fair().fit(small, small.labels(), **validation)  # warm: what is loaded once is not counted
-    before = _start_peak()
-    labels = source.labels()
+    fair().fit(small, small.labels(), **given)  # warm: what is loaded once is not counted
+    labels, before = source.labels(), held()
     for _ in source.chunks(Chunks(source).size):
         pass
     reader = _peak_mb() - before
-    before, began, used = _start_peak(), time.perf_counter(), time.process_time()
-    fitted = fair().fit(source, labels, **validation)
-    seconds, used = time.perf_counter() - began, time.process_time() - used
+    before, began, used = held(), time.perf_counter(), time.process_time()
+    with sampled("RssAnon") as anonymous:
+        fitted = fair().fit(source, labels, **given)
+    seconds, used, peak = time.perf_counter() - began, time.process_time() - used, _peak_mb()
     return {
         "model": kind,
         "rows": rows,
         "threads": threads,
         "seconds": seconds,
         "cpu_seconds": used,
-        "passes": fitted.diagnostics_["curvature_products"],
+        "phases": fitted.diagnostics_["seconds"],
+        "products": fitted.diagnostics_["curvature_products"],
         "reader_mb": reader,
-        "peak_mb": _peak_mb() - before,
-        "peak_bytes_per_row": 1e6 * (_peak_mb() - before) / rows,
-        "gap": [float(fitted.candidates_["gap"][0]), fitted.honest_gap_.gap],
+        "peak_mb": peak - before,
+        "anonymous_peak_mb": max(anonymous) - anonymous[0],
+        "gap": [float(fitted.candidates_["gap"][0]), float(fitted.candidates_["gap"].min())],
         "load": os.getloadavg()[0],
     }
 
 
-def scoring(rows: int) -> dict[str, Any]:
-    """Scores of all rows by an MLP in this process (or these): one thread each."""
-    torch.set_num_threads(1)
-    rank = start()
-    size = torch.distributed.get_world_size()
-    model, source = model_of("mlp"), Generated(rows)
-    shard = Shard(Generated(rows // size, first=rank * (rows // size)))
-    held = Generated(VALIDATION, first=2 * 10**9)
-    X_val = np.concatenate(list(held.chunks(BLOCK)))
-    labels = shard.local.labels()
-    fair = FairIJ(model, search=Grid(k=(100,), scales=(1.0,)), verbose=False)
-    groups = (X_val[:, 0] > 0).astype(int)
-    given = {"X_val": X_val, "y_val": held.labels(), "sensitive_features_val": groups}
-    fair.fit(shard, labels, **given)
+def held() -> float:
+    """The memory held now, in MB, from where a peak is measured; what was freed is given back."""
+    with suppress(AttributeError, OSError):  # not the C library that has it
+        ctypes.CDLL(None).malloc_trim(0)
+    return _start_peak()
+
+
+@contextmanager
+def sampled(field: str, every: float = 0.01) -> Iterator[list[float]]:
+    """A figure of this process's memory, in MB, read again and again while the work runs."""
+    found, done = [_status_mb(field)], Event()
+
+    def read() -> None:
+        while not done.wait(every):
+            found.append(_status_mb(field))
+
+    reader = Thread(target=read)
+    reader.start()
+    try:
+        yield found
+    finally:
+        done.set()
+        reader.join()
+
+
+def score(rows: int, threads: int) -> dict[str, Any]:
+    """The scoring phase (the solve, then `J r` of all rows) of an MLP, on this process's share."""
+    torch.set_num_threads(threads)
+    rank, size = start(), processes()
+    own = Generated(rows // size, first=rank * (rows // size))
+    labels, given = own.labels(), validation()
+    fair = FairIJ(model_of("mlp"), search=Grid(k=(100,), scales=(1.0,)), verbose=False)
+    fair.fit(Generated(20_000), Generated(20_000).labels(), **given)  # warm
+    if size == 1:
+        print("ready", flush=True)
+        sys.stdin.readline()
+    seconds = []
+    for _ in range(REPEATS):
+        fair.fit(own if size == 1 else Shard(own), labels, **given)
+        seconds.append(fair.diagnostics_["seconds"]["influence"])
     return {
-        "processes": size,
-        "rows": len(source),
-        "seconds": fair.diagnostics_["seconds"]["influence"],
+        "rows": rows,
+        "threads": threads,
+        "seconds": min(seconds),
+        "each": seconds,
+        "products": fair.diagnostics_["curvature_products"],
         "load": os.getloadavg()[0],
     }
+
+
+def scored(way: str, rows: int) -> dict[str, Any]:
+    """One way of scoring, in processes of its own; those apart begin together."""
+    shared, threads = WAYS[way]
+    if shared > 1:
+        return launched("--score", rows, threads, processes=shared) | {"way": way}
+    children = [begun("--score", rows if shared else rows // 2, threads) for _ in range(2 - shared)]
+    for child in children:
+        assert child.stdout is not None
+        while "ready" not in child.stdout.readline():
+            if child.poll() is not None:
+                raise RuntimeError(child.communicate()[1][-3000:])
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    found = [ended(child) for child in children]
+    slowest = max(found, key=lambda one: one["seconds"])
+    return slowest | {"way": way, "rows": rows}
+
+
+def begun(*arguments: object, processes: int = 0) -> subprocess.Popen[str]:
+    run = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m"]
+    launcher = run if processes else []
+    return subprocess.Popen(
+        [sys.executable, "-m", *launcher, "benchmarks.scale", *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | ({"OMP_NUM_THREADS": "1"} if processes else {}),
+    )
+
+
+def ended(child: subprocess.Popen[str]) -> dict[str, Any]:
+    out, problem = child.communicate()
+    if child.returncode:
+        raise RuntimeError(problem[-3000:])
+    result: dict[str, Any] = json.loads([li for li in out.splitlines() if li.startswith("{")][-1])
+    return result
 
 
 def launched(*arguments: object, processes: int = 0) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.scale", *map(str, arguments)]
-    if processes:
-        run = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m"]
-        command = [sys.executable, "-m", *run, "benchmarks.scale", *map(str, arguments)]
-    environment = os.environ | ({"OMP_NUM_THREADS": "1"} if processes else {})
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-3000:])
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return json.loads(lines[-1])
+    return ended(begun(*arguments, processes=processes))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parts = ("linear", "mlp", "scoring")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
-    parser.add_argument("--scoring-rows", type=int, default=500_000)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--one", nargs=2, metavar=("MODEL", "ROWS"))
+    parser.add_argument("--scoring-rows", type=int, default=400_000)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--scoring", type=int, metavar="ROWS")
+    parser.add_argument("--again", action="store_true", help="run what is there already")
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--fit", nargs=3, metavar=("MODEL", "ROWS", "THREADS"))
+    parser.add_argument("--score", type=int, nargs=2, metavar=("ROWS", "THREADS"))
     asked = parser.parse_args()
-    if asked.one:
-        print(json.dumps(one(asked.one[0], int(asked.one[1]), asked.threads)))
+    if asked.fit:
+        print(json.dumps(fit(asked.fit[0], int(asked.fit[1]), int(asked.fit[2]))))
         return
-    if asked.scoring:
-        found = scoring(asked.scoring)
-        if torch.distributed.get_rank() == 0:
+    if asked.score:
+        found = score(*asked.score)
+        if own_number() == 0:
             print(json.dumps(found))
         return
-    fits = [
-        launched("--one", kind, n, "--threads", asked.threads)
-        for kind in ("linear", "mlp")
-        for n in asked.rows
-    ]
-    pair = [launched("--scoring", asked.scoring_rows, processes=p) for p in (1, 2)]
-    result = {
-        "machine": f"{os.cpu_count()} cores, torch {torch.__version__}",
-        "features": FEATURES,
-        "fits": fits,
-        "scoring": pair,
-        "speed_of_two_processes": pair[0]["seconds"] / pair[1]["seconds"],
-    }
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
-    asked.out.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
+    record = Record(asked.out)
+    if asked.table:
+        print(table(record))
+        return
+    known = {(one["model"], one["rows"], one["threads"]) for one in record.fits}
+    for kind in [part for part in asked.only if part != "scoring"]:
+        for rows in asked.rows:
+            if asked.again or (kind, rows, asked.threads) not in known:
+                one = launched("--fit", kind, rows, asked.threads)
+                record.add(record.fits, ("model", "rows"), one)
+    known = {(one["way"], one["rows"]) for one in record.scoring}
+    for way in WAYS if "scoring" in asked.only else ():
+        if asked.again or (way, asked.scoring_rows) not in known:
+            record.add(record.scoring, ("way",), scored(way, asked.scoring_rows))
+    print(json.dumps({k: v for k, v in record.summary().items() if "_over_" in k or "times" in k}))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ ROOMS = [
     {"losses"},
     {"fairness"},
     {"models"},
+    {"unison"},
     {"distributed"},
     {"objective"},
     {"curvature"},

@@ -1029,7 +1029,8 @@ def test_everything_is_recorded(data: Problem, parity: FairIJ) -> None:
     assert d["solver"] == "cg"
     assert d["curvature"] == "ggn"
     assert d["gradient_norm"] < 1e-5
-    assert set(d["seconds"]) >= {"gradient", "influence", "candidates", "edit"}
+    before, inside = ["linearize"], ["gradient", "influence", "candidates", "edit"]
+    assert set(d["seconds"]) >= {*before, *inside, "diagnostics", "fingerprints", "audits"}
 
 
 def test_predicted_change_of_the_surrogate_is_right_for_small_steps(data: Problem) -> None:

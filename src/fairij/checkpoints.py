@@ -21,11 +21,12 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from fairij.distributed import from_all, own_number
 from fairij.errors import CheckpointError
 from fairij.models.base import Editable, Evaluator, Linearization, Middle
 from fairij.models.delegating import Delegating
+from fairij.models.mapped import lies_in_file, new_rows
 from fairij.sealed import read_sealed, write_sealed, write_whole
+from fairij.unison import from_all, own_number
 
 FORMAT = "fairij.checkpoint/1"
 RECORD = re.compile(r"^(\d{8})-(\d{8})\.safetensors$")
@@ -70,7 +71,7 @@ class Journal:
         if number < self._done:
             return self._read(number, key)
         value = make()
-        self._pending.append((key, value.detach().cpu().contiguous().clone()))
+        self._pending.append((key, _copied(value)))
         if time.monotonic() - self._written >= EVERY_SECONDS:
             self.write()
         return value
@@ -251,6 +252,12 @@ def _unwritable(path: Path, error: OSError) -> str:
         f"The checkpoint {path} cannot be written: {error.strerror or error}. What was written "
         "before is whole: free some space or give a folder that may be written, and run again."
     )
+
+
+def _copied(value: Tensor) -> Tensor:
+    """The value as it is now, in memory or in a file as that is."""
+    room = new_rows(value.detach().cpu(), len(value), in_file=lies_in_file(value))
+    return room.copy_(value.detach())
 
 
 def _hash(values: Tensor) -> str:

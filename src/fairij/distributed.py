@@ -3,6 +3,7 @@
 Every process runs the same program on a `Shard`. Vectors with one entry a row are known to all;
 what is dear, the products with the Jacobian, each process makes for its own rows only, and sums are
 made by one all-reduce. All processes therefore see the same numbers and take the same steps.
+`fairij.unison` has the exchanges.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,14 +21,13 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.errors import FairIJError, InvalidInputError
+from fairij.errors import InvalidInputError
 from fairij.fairness.arrays import unwrapped
 from fairij.models.base import Evaluator, Linearization, Middle, Some, counted_from
 from fairij.models.delegating import Delegating
 from fairij.models.rows import n_rows, part_of, take_rows
 from fairij.models.sources import Name, Source, joined_tables, named_column
-
-T = TypeVar("T")
+from fairij.unison import gathered, in_unison, processes, summed, together
 
 
 def start() -> int:
@@ -35,11 +35,32 @@ def start() -> int:
     if "RANK" in os.environ and not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-            dist.init_process_group("cpu:gloo,cuda:nccl")
+            dist.init_process_group("cpu:gloo,cuda:nccl", **_meeting())
         else:
-            dist.init_process_group("gloo")
+            dist.init_process_group("gloo", **_meeting())
         atexit.register(dist.destroy_process_group)
     return dist.get_rank() if dist.is_initialized() else 0
+
+
+def _meeting() -> dict[str, Any]:
+    """Where the processes of one attempt of `torchrun` find each other.
+
+    Its store outlasts a restart, with the addresses of processes that have ended; one that reads
+    those waits for them in vain. So each attempt has names of its own. Several machines count their
+    restarts apart, which leaves them with torch's own way.
+    """
+    given = os.environ
+    if given.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or given.get("GROUP_WORLD_SIZE") != "1":
+        return {}
+    host, port, size = given["MASTER_ADDR"], int(given["MASTER_PORT"]), int(given["WORLD_SIZE"])
+    stores: Any = dist  # which tells type checkers nothing of them
+    store = stores.TCPStore(host, port, size, is_master=False)
+    attempt = f"attempt-{given.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    return {
+        "store": stores.PrefixStore(attempt, store),
+        "rank": int(given["RANK"]),
+        "world_size": size,
+    }
 
 
 class Shard(Source):
@@ -105,34 +126,33 @@ class DistributedEditable(Delegating):
         if not isinstance(X, Shard):
             return self._inner.linearize(X, keep=keep)
         part = in_unison(lambda: self._inner.linearize(X.local, keep=keep))
-        place = torch.arange(len(X), device=self.theta.device)
-        return ShardedLinearization(part, X.counts, place, self.theta)
+        return ShardedLinearization(part, X.counts, self.theta)
 
     def evaluator(self, X: Any) -> Evaluator:
         if not isinstance(X, Shard):
             return self._inner.evaluator(X)
-        return ShardedEvaluator(self._inner.evaluator(X.local), X.counts)
+        return ShardedEvaluator(in_unison(lambda: self._inner.evaluator(X.local)), X.counts)
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         if not isinstance(X, Shard):
             return self._inner.outputs(X, theta)
-        return gathered(in_unison(lambda: self._inner.outputs(X.local, theta)), X.counts)
+        return gathered(lambda: self._inner.outputs(X.local, theta), X.counts)
 
 
 class ShardedLinearization:
     """``J r`` and ``J^T u`` of the rows of all processes.
 
-    The rows, process after process, stand at ``place`` among all rows of this linearisation.
+    The rows, process after process, stand at ``place`` among all rows of this linearisation; None
+    where they stand in that order.
     """
 
     def __init__(
-        self, local: Linearization, counts: list[int], place: Tensor, theta: Tensor
+        self, local: Linearization, counts: list[int], theta: Tensor, place: Tensor | None = None
     ) -> None:
-        self._local, self._counts, self._place, self._theta = local, counts, place, theta
-        self._rank = dist.get_rank()
-        first = sum(counts[: self._rank])
-        self._own = place[first : first + counts[self._rank]]
-        self._in_order = bool((place[1:] > place[:-1]).all())
+        self._local, self._counts, self._theta, self._place = local, counts, theta, place
+        first, self._count = sum(counts[: dist.get_rank()]), counts[dist.get_rank()]
+        self._range = slice(first, first + self._count)
+        self._own: Some = self._range if place is None else place[self._range]
 
     @property
     def mode(self) -> str:
@@ -140,21 +160,20 @@ class ShardedLinearization:
 
     @cached_property
     def outputs(self) -> Tensor:
-        return self._spread(in_unison(lambda: self._local.outputs))
+        return self._spread(lambda: self._local.outputs)
 
     def jvp(self, direction: Tensor) -> Tensor:
-        return self._spread(self._local.jvp(direction))
+        return self._spread(lambda: self._local.jvp(direction))
 
     def vjp(self, weights: Tensor) -> Tensor:
         return self._sum(lambda: self._local.vjp(weights[self._own]))
 
     def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
-        if not self._in_order:  # a middle takes rows that lie side by side
-            return self.vjp(middle(self.jvp(direction), slice(0, len(self._place))))
-        start = int(self._own[0]) if len(self._own) else 0
+        if self._place is not None:  # a middle takes rows that lie side by side
+            return self.vjp(middle(self.jvp(direction), slice(0, sum(self._counts))))
 
         def shifted(moved: Tensor, rows: Some) -> Tensor:
-            return middle(moved, counted_from(start, rows))
+            return middle(moved, counted_from(self._range.start, rows))
 
         return self._sum(lambda: self._local.sandwich(direction, shifted))
 
@@ -162,52 +181,61 @@ class ShardedLinearization:
         return self._sum(lambda: self._local.second_order(weights[self._own], direction))
 
     def rows(self, index: Tensor) -> Tensor:
-        here, where = self._here(index)
         outputs = self.outputs[0].numel()
-        found = self._theta.new_zeros(len(index), outputs, len(self._theta))
-        if len(here):
-            found[where] = self._local.rows(here)
-        dist.all_reduce(found)
-        return found
+
+        def own() -> Tensor:
+            here, where = self._here(index)
+            found = self._theta.new_zeros(len(index), outputs, len(self._theta))
+            if len(here):
+                found[where] = self._local.rows(here)
+            return found
+
+        return summed(own)
 
     def restrict(self, index: Tensor) -> ShardedLinearization:
         here, where = self._here(index)
-        parts = together(lambda: where.tolist())
-        place = torch.tensor([n for part in parts for n in part], device=index.device)
+        parts = together(lambda: where.cpu().numpy())
+        place = torch.as_tensor(np.concatenate(parts), device=index.device)
+        in_order = bool((place[1:] > place[:-1]).all())
         local = self._local.restrict(here) if len(here) else self._local
-        return ShardedLinearization(local, [len(p) for p in parts], place, self._theta)
+        counts = [len(part) for part in parts]
+        return ShardedLinearization(local, counts, self._theta, None if in_order else place)
 
     def moved(self, by: Tensor) -> ShardedLinearization:
-        return ShardedLinearization(self._local.moved(by), self._counts, self._place, self._theta)
+        return ShardedLinearization(self._local.moved(by), self._counts, self._theta, self._place)
 
     def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
         """``J^T u`` over each piece of the rows alone, ``(D, K)``."""
-        here = [self._here(index)[0] for index in pieces]
-        own, nothing = weights[self._own], torch.zeros_like(self._theta)
-        at_once = getattr(self._local, "sums", None)
-        if at_once is not None:
-            found = at_once(own, here)
-        else:
+
+        def own() -> Tensor:
+            here = [self._here(index)[0] for index in pieces]
+            given, nothing = weights[self._own], torch.zeros_like(self._theta)
+            if at_once := getattr(self._local, "sums", None):
+                found: Tensor = at_once(given, here)
+                return found
             restrict = self._local.restrict
-            parts = [restrict(i).vjp(own[i]) if len(i) else nothing for i in here]
-            found = torch.stack(parts, 1)
-        return summed(found)
+            parts = [restrict(i).vjp(given[i]) if len(i) else nothing for i in here]
+            return torch.stack(parts, 1)
+
+        return summed(own)
 
     def _here(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Which of this process's rows are asked for, and at which places of ``index``."""
-        number = torch.full((len(self._place),), -1, device=index.device)
-        number[self._own] = torch.arange(len(self._own), device=index.device)
-        found = number[index]
-        where = torch.nonzero(found >= 0)[:, 0]
+        found = index - self._range.start
+        if self._place is not None:
+            number = torch.full((len(self._place),), -1, device=index.device)
+            number[self._own] = torch.arange(self._count, device=index.device)
+            found = number[index]
+        where = torch.nonzero((found >= 0) & (found < self._count))[:, 0]
         return found[where], where
 
     def _sum(self, local: Callable[[], Tensor]) -> Tensor:
-        return summed(local() if len(self._own) else torch.zeros_like(self._theta))
+        return summed(local if self._count else lambda: torch.zeros_like(self._theta))
 
-    def _spread(self, local: Tensor) -> Tensor:
-        own = local if len(self._own) else local[:0]
-        whole = gathered(own, self._counts)
-        if self._in_order:
+    def _spread(self, local: Callable[[], Tensor]) -> Tensor:
+        # a process with none of these rows runs others, for the shape of what they give
+        whole = gathered(lambda: local()[: self._count], self._counts)
+        if self._place is None:
             return whole
         spread = torch.empty_like(whole)
         spread[self._place] = whole
@@ -221,26 +249,10 @@ class ShardedEvaluator:
         self._local, self._counts = local, counts
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
-        z = self._local.along(direction, scales)
-        return gathered(z.transpose(0, 1), self._counts).transpose(0, 1)
+        def by_row() -> Tensor:
+            return self._local.along(direction, scales).transpose(0, 1).contiguous()
 
-
-def summed(local: Tensor) -> Tensor:
-    """The sum over processes, made in float64 so that their number hardly shows."""
-    wide = local.double()
-    dist.all_reduce(wide)
-    return wide.to(local.dtype)
-
-
-def gathered(local: Tensor, counts: list[int]) -> Tensor:
-    """The rows of all processes one after the other, on every process."""
-    whole = local.new_empty(sum(counts), *local.shape[1:])
-    for source, part in enumerate(whole.split(counts)):
-        if source == dist.get_rank():
-            part.copy_(local)
-        if len(part):
-            dist.broadcast(part, source)
-    return whole
+        return gathered(by_row, self._counts).transpose(0, 1)
 
 
 def gathered_values(values: Any) -> Any:
@@ -262,46 +274,6 @@ def shared_out(X: Any, *columns: Any) -> tuple[Any, ...]:
     shard = Shard.of(X)
     index = np.arange(shard.own.start, shard.own.stop)
     return shard, *(None if c is None else take_rows(c, index) for c in columns)
-
-
-def together(work: Callable[[], T]) -> list[T]:
-    """What the work gives on each process; an error on one is raised on all of them."""
-    value: T | None = None
-    problem: str | None = None
-    try:
-        value = work()
-    except FairIJError as error:
-        problem = str(error)
-    answers: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(answers, (problem, value))
-    for rank, (message, _) in enumerate(answers):
-        if message is not None:
-            raise InvalidInputError(f"On process {rank}: {message}")
-    return [found for _, found in answers]
-
-
-def in_unison(work: Callable[[], T]) -> T:
-    """The work of this process, once it is known to have gone well on all of them."""
-    kept: list[T] = []
-
-    def quietly() -> None:
-        kept.append(work())
-
-    together(quietly)
-    return kept[0]
-
-
-def processes() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def own_number() -> int:
-    return dist.get_rank() if processes() > 1 else 0
-
-
-def from_all(value: T) -> list[T]:
-    """The values of all processes, or of the only one."""
-    return [value] if processes() == 1 else together(lambda: value)
 
 
 def check_agreement(facts: Callable[[], dict[str, str]]) -> None:

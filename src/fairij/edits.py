@@ -176,7 +176,7 @@ def data_fingerprint(X: Any, y: Any) -> str:
             if array.dtype.kind == "O":
                 array = array.astype(str)
             digest.update(f"{array.shape} {array.dtype}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 

@@ -35,6 +35,10 @@ class CheckpointError(FairIJError, ValueError):
     """A checkpoint is of another run, is damaged, or cannot be written."""
 
 
+class ProcessError(FairIJError):
+    """Another of the processes that share a run failed, or can no longer be reached."""
+
+
 class FairIJWarning(UserWarning):
     """Base of the warnings that are fairij's own."""
 

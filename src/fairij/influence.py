@@ -12,7 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from fairij.objective import Objective, by_blocks
+from fairij.objective import Objective, blocks, by_blocks
 from fairij.solvers.base import Inverse, Solution
 
 RIDGE = 1e-6  # of the mean curvature between gaps, which may coincide
@@ -40,6 +40,38 @@ def scores_along(objective: Objective, direction: Tensor) -> Tensor:
     """``-l'_n J_n r`` of every training point, with its weight."""
     slope, moved = objective.slope, objective.model.jvp(direction)
     return by_blocks(lambda some: -inner(slope[some], moved[some]), moved)
+
+
+def most_harmful(
+    scores: Tensor, also: Tensor | None = None, *, most: int | None = None
+) -> tuple[Tensor, int]:
+    """The rows of positive score, the highest first and of equals the first; and how many they are.
+
+    Rows are read in blocks. Where only ``most`` of them are wanted, little more than twice as many
+    are ever held. ``also``: scores that have to be positive too.
+    """
+    number, floor = 0, 0.0
+    rows, values = scores.new_empty(0, dtype=torch.long), scores[:0]
+    for some in blocks(len(scores)):
+        able = scores[some] > 0
+        if also is not None:
+            able &= also[some] > 0
+        number += int(able.sum())
+        able &= scores[some] > floor
+        rows = torch.cat([rows, torch.nonzero(able)[:, 0] + some.start])
+        values = torch.cat([values, scores[some][able]])
+        if most and len(rows) > 2 * most:
+            rows, values = _highest(rows, values, most)
+            floor = float(values[-1])
+    return _highest(rows, values, most)[0], number
+
+
+def _highest(rows: Tensor, values: Tensor, most: int | None) -> tuple[Tensor, Tensor]:
+    if most and len(values) > 4 * most:  # to sort but few of them
+        able = values >= values.topk(most).values[-1]
+        rows, values = rows[able], values[able]
+    order = torch.argsort(values, descending=True, stable=True)[:most]
+    return rows[order], values[order]
 
 
 def balanced_influence(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,12 +25,19 @@ from fairij.errors import (
 from fairij.fairness.constraints import Constraint
 from fairij.fairness.groups import Groups
 from fairij.fairness.honesty import MOST_ROWS, Patterns
-from fairij.influence import Influence, balanced_influence, influence, nested_gradients
+from fairij.influence import (
+    Influence,
+    balanced_influence,
+    influence,
+    most_harmful,
+    nested_gradients,
+)
 from fairij.judging import Judge, Moves, Recording, candidates, performance_column
 from fairij.losses import Loss
-from fairij.models.base import Editable
+from fairij.models.base import Editable, Linearization
 from fairij.models.rows import part_of
 from fairij.objective import Objective, normalised_weights
+from fairij.progress import timed
 from fairij.scene import Scene, Search
 from fairij.search import Progress
 from fairij.selection import Selection, pareto_front
@@ -51,6 +57,7 @@ class Rows:
     X: Any
     y: Tensor
     groups: Groups
+    model: Linearization | None = None  # on these rows, where there is one already
 
     def take(self, index: NDArray[np.int64]) -> Rows:
         return Rows(part_of(self.X, index), self.y[torch.as_tensor(index)], self.groups.take(index))
@@ -96,7 +103,8 @@ class Ranking:
     weights: Tensor  # (P,) of the parts of M
     influence: Influence
     loss_scores: Tensor | None
-    order: Tensor
+    order: Tensor  # no more of them than the search drops
+    positive: int  # how many there are
 
 
 @dataclass(frozen=True)
@@ -146,7 +154,8 @@ class Mitigation:
     def run(self) -> Outcome:
         folds = self._folds()
         targets = [self.target(rows) for rows, _ in folds]
-        judges = [self._judge(rows) for _, rows in folds]
+        with self._timed("candidates"):
+            judges = [self._judge(rows) for _, rows in folds]
         trials = [self._trial(inverse, targets, judges) for inverse in self._inverses()]
         first, *others = [trial.table for trial in trials]
         table = pd.concat([first, *(t[t["k"] > 0] for t in others)], ignore_index=True)
@@ -161,7 +170,7 @@ class Mitigation:
             ranking = trial.rankings[0]
         shortfall = getattr(self.settings.selection, "shortfall", lambda gap: None)
         if message := shortfall(float(table["gap"][chosen])):
-            warnings.warn(message, FairIJWarning, stacklevel=3)
+            warnings.warn(message, FairIJWarning, stacklevel=4)
         table["pareto"] = pareto_front(table["gap"].to_numpy(), self._performance(table))
         if not (table["k"] > 0).any():
             warnings.warn(
@@ -171,11 +180,12 @@ class Mitigation:
                 "unchanged. Another constraint, more validation rows or more editable parameters "
                 "may find some.",
                 NothingToDropWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         outcome = self._finish(table, chosen, trial, ranking, judged)
         outcome.direction = ranking.influence.direction
-        outcome.patterns = self._patterns(judges[0])
+        with self._timed("candidates"):
+            outcome.patterns = self._patterns(judges[0])
         if not self.settings.search.drops and self.settings.validation != "cross_fit":
             outcome.moves = self._all_moves(table, trials)
         return outcome
@@ -286,7 +296,7 @@ class Mitigation:
         """What is to fall, on these validation rows: the surrogate and its gradient."""
         s, o = self.settings, self.objective
         with self._timed("gradient"):
-            model = self.editable.linearize(rows.X, keep=False)
+            model = rows.model or self.editable.linearize(rows.X, keep=False)
             parts = s.constraint.part_gradients(
                 model.outputs, rows.y, rows.groups, s.loss, s.temperature
             )
@@ -315,13 +325,13 @@ class Mitigation:
                 result, weights = balanced_influence(
                     self.objective, inverse, target.gradients, target.gaps
                 )
-            eligible, loss_scores = result.scores > 0, None
+            loss_scores = None
             if target.loss_gradient is not None:
                 loss_scores = influence(self.objective, inverse, target.loss_gradient).scores
-                eligible &= loss_scores > 0
-            index = torch.nonzero(eligible)[:, 0]
-            order = index[torch.argsort(result.scores[index], descending=True, stable=True)]
-        return Ranking(target, weights, result, loss_scores, order)
+            limit = getattr(self.settings.search, "most", None)
+            most = None if limit is None else limit(len(result.scores))
+            order, positive = most_harmful(result.scores, loss_scores, most=most)
+        return Ranking(target, weights, result, loss_scores, order, positive)
 
     def _judge(self, rows: Rows) -> Judge:
         s = self.settings
@@ -355,7 +365,8 @@ class Mitigation:
             diagnostics |= {"edit_residual": float(solution.residual[0])}
         elif k:
             delta = self._moved(trial, ranking, k, scale)
-        diagnostics = self._diagnose(ranking, trial.inverse, delta) | diagnostics
+        with self._timed("diagnostics"):
+            diagnostics = self._diagnose(ranking, trial.inverse, delta) | diagnostics
         return Outcome(
             ranking.influence.scores,
             ranking.loss_scores,
@@ -364,7 +375,7 @@ class Mitigation:
             chosen,
             delta,
             judged,
-            diagnostics | {"seconds": dict(self.seconds)},
+            diagnostics | {"seconds": self.seconds},
         )
 
     def _moved(self, trial: Trial, ranking: Ranking, k: int, scale: float) -> Tensor:
@@ -382,7 +393,7 @@ class Mitigation:
             "made by all of them together; the model is returned unchanged. Use "
             'validation="split" or "reuse", or more damping.',
             FairIJWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         return torch.zeros_like(self.objective.theta)
 
@@ -400,7 +411,7 @@ class Mitigation:
                 "judged by what it does on validation rows, but read 'as if these rows had been "
                 "dropped' with care, or train the model further.",
                 NotStationaryWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         rows = ranking.target.rows
         z = self.editable.outputs(rows.X, o.theta + delta)
@@ -411,7 +422,7 @@ class Mitigation:
             "curvature": self.curvature.name,
             "n_parameters": len(o.theta),
             "n_train": len(o.y),
-            "n_positive": len(ranking.order),
+            "n_positive": ranking.positive,
             "part_weights": ranking.weights.tolist(),
             "train_loss": o.value,
             "gradient_norm": float(o.gradient.norm()),
@@ -455,11 +466,10 @@ class Mitigation:
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
         self.progress(phase, 0, 1)
-        start = time.perf_counter()
         try:
-            yield
+            with timed(self.seconds, phase):
+                yield
         finally:
-            self.seconds[phase] = self.seconds.get(phase, 0) + time.perf_counter() - start
             self.progress(phase, 1, 1)
 
 

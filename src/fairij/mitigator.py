@@ -27,7 +27,6 @@ from fairij.distributed import (
     DistributedEditable,
     check_agreement,
     fingerprint,
-    processes,
     shared_seed,
     whole_column,
 )
@@ -46,7 +45,13 @@ from fairij.inputs import (
     vector,
     whole_number,
 )
-from fairij.labels import check_constraint, check_precision, check_runs, encode_labels
+from fairij.labels import (
+    check_constraint,
+    check_precision,
+    check_runs,
+    encode_labels,
+    positive_label,
+)
 from fairij.losses import LOSSES, Loss, get_loss
 from fairij.mitigation import Drop, Mitigation, Outcome, Reuse, Rows, Settings
 from fairij.models import adapt
@@ -55,13 +60,14 @@ from fairij.models.rows import Columns, n_rows, speaking_of
 from fairij.models.sources import as_source
 from fairij.models.streamed import StreamedEditable
 from fairij.models.training import classes_of, l2_of, loss_of, weights_of
-from fairij.objective import Objective, normalised_weights
-from fairij.progress import reporter
+from fairij.objective import Objective, by_blocks, normalised_weights
+from fairij.progress import reporter, timed
 from fairij.scene import Search
 from fairij.search import get_search
 from fairij.selection import Selection, get_selection
 from fairij.soft import Path
 from fairij.solvers import SOLVERS, Solver, get_solver
+from fairij.unison import all_or_none, processes
 
 NOT_FACTS = ("estimator", "checkpoint", "verbose", "confidence", "constraints")
 
@@ -173,6 +179,7 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.checkpoint = checkpoint
         self.holdout_fraction = holdout_fraction
 
+    @all_or_none
     def fit(
         self,
         X: Any,
@@ -211,27 +218,32 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         journal = None if self.checkpoint is None else Journal.open(self.checkpoint, facts())
         if journal is not None:
             editable = JournaledEditable(editable, journal)
-        check_runs("X", editable, data.X)
-        model = editable.linearize(data.X)
-        with speaking_of("X_val"):
-            z_val = editable.outputs(data.X_val)
-        labels = encode_labels(
-            model.outputs,
-            z_val,
-            data.y,
-            data.y_val,
-            loss_of(editable, self.loss),
-            classes_of(editable),
-        )
-        validation, held = Rows(data.X_val, labels.validation, data.groups), None
+        seconds: dict[str, float] = {}
+        with timed(seconds, "linearize"):
+            check_runs("X", editable, data.X)
+            model = editable.linearize(data.X)
+            with speaking_of("X_val"):
+                model_val = None
+                if self.validation == "reuse" and self.holdout_fraction == 0:
+                    model_val = editable.linearize(data.X_val, keep=False)  # for the gradient
+                z_val = editable.outputs(data.X_val) if model_val is None else model_val.outputs
+            labels = encode_labels(
+                model.outputs,
+                z_val,
+                data.y,
+                data.y_val,
+                loss_of(editable, self.loss),
+                classes_of(editable),
+            )
+        validation, held = Rows(data.X_val, labels.validation, data.groups, model_val), None
         if self.holdout_fraction != 0:
             away = held_out("holdout_fraction", self.holdout_fraction, data.groups, seed)
             held = validation.take(np.flatnonzero(away))
             validation = validation.take(np.flatnonzero(~away))
             labels = dataclasses.replace(labels, validation=validation.y)
         constraint = get_constraint(self.constraints)
-        check_constraint(constraint, labels, validation.groups, stacklevel=2)
-        check_precision(constraint, labels, validation.groups, choices["selection"], stacklevel=2)
+        check_constraint(constraint, labels, validation.groups, stacklevel=3)
+        check_precision(constraint, labels, validation.groups, choices["selection"], stacklevel=3)
         theta, rows = editable.theta, len(data.y)
         weight = weights_of(editable, labels.train, data.y, data.weight)
         objective = Objective(
@@ -252,8 +264,13 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.loss_, self.classes_ = labels.loss, labels.classes
         self._remember_columns(X)
         self._keep_scores(outcome, data.rows, n_rows(X))
-        self._keep_edit(editable, outcome, settings, data_fingerprint(X, y))
-        self._keep_honesty(editable, outcome, settings, held)
+        seconds |= outcome.diagnostics["seconds"]
+        with timed(seconds, "fingerprints"):
+            self._keep_edit(editable, outcome, settings, data_fingerprint(X, y))
+        with timed(seconds, "audits"):
+            self._keep_audits(editable, outcome.judged, held, settings.seed)
+        self._keep_choice(outcome, settings)
+        self.diagnostics_["seconds"] = seconds
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -390,7 +407,7 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         def by_given_row(scores: Tensor) -> NDArray[np.float64]:
             if train_rows is None:
-                return scores.cpu().numpy().astype(np.float64)
+                return by_blocks(lambda some: scores[some].double().cpu(), scores).numpy()
             spread = np.full(rows, np.nan)
             spread[train_rows] = scores.cpu().numpy()
             return spread
@@ -436,18 +453,19 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 "version": __version__,
             },
         )
-        after = self.edit_.after.to(theta)
-        self.estimator_ = editable.edited(after)
-        self.before_ = self._audit(editable, theta, outcome.judged, settings.seed)
-        self.after_ = self._audit(editable, after, outcome.judged, settings.seed)
+        self.estimator_ = editable.edited(self.edit_.after.to(theta))
 
-    def _keep_honesty(
-        self, editable: Editable, outcome: Outcome, settings: Settings, held: Rows | None
-    ) -> None:
-        self.holdout_before_, self.holdout_after_ = (
-            None if held is None else self._audit(editable, theta, held, settings.seed)
-            for theta in (editable.theta, self.edit_.after.to(editable.theta))
+    def _keep_audits(self, editable: Editable, judged: Rows, held: Rows | None, seed: int) -> None:
+        before, after = editable.theta, self.edit_.after.to(editable.theta)
+        self.before_, self.after_ = (
+            self._audit(editable, theta, judged, seed) for theta in (before, after)
         )
+        self.holdout_before_, self.holdout_after_ = (
+            None if held is None else self._audit(editable, theta, held, seed)
+            for theta in (before, after)
+        )
+
+    def _keep_choice(self, outcome: Outcome, settings: Settings) -> None:
         self._honest_gap: HonestGap | None = None
         self._choice: Choice | None = None
         if outcome.patterns is not None and settings.constraint.metric is not None:
@@ -474,13 +492,14 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         truth = rows.y.cpu().numpy()
         if len(self.classes_) > 2:  # of two, 1 is the positive one whatever its name
             predicted, truth = self.classes_[predicted], self.classes_[truth.astype(int)]
-        return take(
+        found: Audit = take(
             truth,
             predicted,
             sensitive_features=rows.groups,
             confidence=self.confidence,
             random_state=seed,
         )
+        return dataclasses.replace(found, positive_label=positive_label(self.classes_))
 
     def __sklearn_clone__(self) -> FairIJ:
         """A new FairIJ with the same settings; the fitted model stays fitted."""

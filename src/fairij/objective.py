@@ -15,9 +15,10 @@ from torch import Tensor
 
 from fairij.losses import Loss
 from fairij.models.base import Linearization
+from fairij.models.mapped import lies_in_file, release
 from fairij.models.memory import joined
 
-BLOCK_ROWS = 2**20
+BLOCK_ROWS = 2**18
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,17 @@ class Objective:
 
 def blocks(rows: int) -> Iterator[slice]:
     """All rows in parts small enough that what is made of one of them on the way hardly counts."""
-    return (slice(start, start + BLOCK_ROWS) for start in range(0, rows, BLOCK_ROWS))
+    for start in range(0, rows, BLOCK_ROWS):
+        yield slice(start, start + BLOCK_ROWS)
+        release()
 
 
 def by_blocks(function: Callable[[slice], Tensor], like: Tensor) -> Tensor:
-    """A vector with an entry for each row of ``like``, made block by block."""
-    if len(like) <= BLOCK_ROWS:
+    """A vector with an entry for each row of ``like``, by blocks; in a file where that is."""
+    in_file = lies_in_file(like)
+    if len(like) <= BLOCK_ROWS and not in_file:
         return function(slice(0, len(like)))
-    return joined((function(some) for some in blocks(len(like))), len(like))
+    return joined((function(some) for some in blocks(len(like))), len(like), in_file=in_file)
 
 
 def scale_rows(values: Tensor, weights: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,16 @@ from fairij.search import Progress
 
 def silent(phase: str, done: int, total: int) -> None:
     """Say nothing."""
+
+
+@contextmanager
+def timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
+    """Add what the work in the block takes to the phase's seconds."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - start
 
 
 @contextmanager

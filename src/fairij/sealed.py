@@ -26,7 +26,9 @@ def write_sealed(target: Path, tensors: Mapping[str, Tensor], header: Mapping[st
     """Write tensors with a header of text."""
     content = to_safetensors(dict(tensors), {**header, "sha256": UNSEALED})
     digest = hashlib.sha256(content).hexdigest()
-    write_whole(target, content.replace(_seal(UNSEALED), _seal(digest), 1))
+    start = 8 + int.from_bytes(content[:8], "little")  # the rest may be large: it is not copied
+    sealed = content[:start].replace(_seal(UNSEALED), _seal(digest), 1)
+    write_whole(target, sealed, memoryview(content)[start:])
 
 
 def read_sealed(path: Path, form: str) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -44,20 +46,23 @@ def read_sealed(path: Path, form: str) -> tuple[dict[str, str], dict[str, Tensor
             raise ValueError("its header is not a table")
         if header["format"] != form:
             raise ValueError(f"its format is {header['format']!r}, not {form!r}")
-        content = length + start + file.read()
-    unsealed = content.replace(_seal(header["sha256"]), _seal(UNSEALED), 1)
-    if hashlib.sha256(unsealed).hexdigest() != header["sha256"]:
+        file.seek(0)
+        content = file.read()
+    digest = hashlib.sha256(length + start.replace(_seal(header["sha256"]), _seal(UNSEALED), 1))
+    digest.update(memoryview(content)[8 + len(start) :])
+    if digest.hexdigest() != header["sha256"]:
         raise ValueError("its bytes have changed since it was saved")
     return header, from_safetensors(content)
 
 
-def write_whole(target: Path, content: bytes) -> None:
+def write_whole(target: Path, *content: bytes | memoryview) -> None:
     """Write to a temporary file beside the target, then rename: never half a file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         with temporary.open("xb") as file:
-            file.write(content)
+            for part in content:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)

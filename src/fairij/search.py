@@ -34,6 +34,10 @@ class _Dropping:
     def ks(self, positive: int, rows: int) -> list[int]:
         raise NotImplementedError
 
+    def most(self, rows: int) -> int:
+        """How many of the rows are ever dropped, however many are harmful."""
+        return max(self.ks(rows, rows), default=0)
+
     def count(self, scene: Scene) -> int:
         return len(self.ks(len(scene.order), len(scene.objective.y)))
 

@@ -25,7 +25,7 @@ from fairij.language import (
     tokenise,
     train,
 )
-from fairij.language.batches import run_all, shuffled, sizes
+from fairij.language.batches import InHalves, run_all, shuffled, sizes
 
 
 def vectors(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -111,6 +111,19 @@ def test_a_penalty_narrows_the_gap_that_it_stands_for() -> None:
     plain = train(linear_head(6), recipe=recipe, **data)
     fair = train(linear_head(6), recipe=recipe, penalty=GapReg(strength=2.0), **data, **groups)
     assert gap(fair.model) < 0.5 * gap(plain.model)
+
+
+def test_the_shorter_half_is_run_apart_and_cut() -> None:
+    model, X = TriggerTokens(bert(), 3), token_rows(21)
+    widths: list[int] = []
+    hook = model.register_forward_pre_hook(
+        lambda module, args, given: widths.append(given["input_ids"].shape[1]), with_kwargs=True
+    )
+    found = InHalves(model, 0)(X["input_ids"])
+    hook.remove()
+    torch.testing.assert_close(found, model(**X)[:, 0])
+    assert widths == sorted(widths)
+    assert widths[0] < widths[1] == 12
 
 
 def test_every_row_is_in_one_batch_and_batches_are_of_like_length() -> None:

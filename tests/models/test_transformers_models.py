@@ -150,6 +150,112 @@ def test_batches_hold_a_budget_of_tokens_and_no_needless_padding() -> None:
     assert all(bool(batch["attention_mask"][:, -1].any()) for batch in batches)
 
 
+@pytest.mark.parametrize("multiple", [1, 8])
+def test_tokens_that_the_model_adds_count_and_widths_are_rounded_with_them(multiple: int) -> None:
+    X = token_rows(100)
+    order = torch.argsort(lengths(X), descending=True)
+    rows = {name: part[order] for name, part in X.items()}
+    batches = list(bucketed(rows, 90, added=3, multiple=multiple))
+    ids = torch.cat([torch.nn.functional.pad(b["input_ids"], (0, 12)) for b in batches[:1]])
+    assert torch.equal(ids[:, :12], rows["input_ids"][: len(ids)])
+    assert sum(len(batch["input_ids"]) for batch in batches) == 100
+    shapes = [batch["input_ids"].shape for batch in batches]
+    assert all(n * (width + 3) <= 90 for n, width in shapes)
+    assert all((width + 3) % multiple == 0 or width == 12 for _, width in shapes)
+    kept = [int(batch["attention_mask"].sum()) for batch in batches]
+    assert sum(kept) == int(X["attention_mask"].sum())  # nothing was cut off
+
+
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of every forward pass over a table from now on."""
+    made: list[int] = []
+    forward = TransformersEditable.forward
+
+    def watched(self: Any, tokens: Any, theta: Any) -> Any:
+        made.append(len(tokens["input_ids"]))
+        return forward(self, tokens, theta)
+
+    monkeypatch.setattr(TransformersEditable, "forward", watched)
+    return made
+
+
+def test_a_fit_runs_over_the_validation_rows_once_an_edit_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The model as it is comes with its Jacobian; diagnostics and audit ask for what is known."""
+    X, y, _ = biased_rows(200, 0)
+    X_val, y_val, s_val = biased_rows(150, 1)
+    judged: list[bytes] = []
+    along = ScreeningEvaluator.along
+
+    def watched(self: ScreeningEvaluator, direction: Any, by: torch.Tensor) -> torch.Tensor:
+        if len(by) == 1 and bool(direction.any()):
+            judged.append((by * direction).numpy().tobytes())
+        return along(self, direction, by)
+
+    monkeypatch.setattr(ScreeningEvaluator, "along", watched)
+    made = passes(monkeypatch)
+    fair = fitted(TriggerTokens(bert(), 3), X, y, X_val, y_val, s_val)
+    assert fair.chosen_ > 0
+    assert made.count(150) == len(set(judged)) <= 4  # as many as are remembered
+    assert made.count(200) == 0
+    assert fair.after_["accuracy"] == pytest.approx((fair.predict(X_val) == y_val).mean())
+
+
+def test_what_is_remembered_is_of_these_very_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, X = TriggerTokens(bert(), 3), token_rows()
+    editable, made = TriggerEditable(model), passes(monkeypatch)
+    before = editable.outputs(X)
+    assert editable.outputs(X) is before
+    assert made == [40]
+    linear = editable.linearize(X)
+    torch.testing.assert_close(linear.outputs, before, rtol=0, atol=1e-6)
+    assert editable.outputs(X) is linear.outputs
+    with torch.no_grad():
+        model.head.bias += 1.0  # trained on, say
+    assert not torch.allclose(editable.outputs(X), before, atol=1e-3)
+    assert editable.linearize(X) is not linear
+    assert editable.outputs(token_rows()).shape == before.shape  # another table
+    assert made == [40, 40, 40]
+
+
+def test_the_jacobian_is_made_in_smaller_batches_when_memory_runs_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, X = TriggerTokens(bert(), 3), token_rows()
+    expected = TriggerEditable(model).linearize(X)
+    whole, sizes = TriggerEditable._batch_jacobian, []
+
+    def scarce(self: Any, batch: Any) -> Any:
+        sizes.append(len(batch["input_ids"]))
+        if sizes[-1] > 15:
+            raise torch.OutOfMemoryError("too much")
+        return whole(self, batch)
+
+    monkeypatch.setattr(TriggerEditable, "_batch_jacobian", scarce)
+    found = TriggerEditable(model).linearize(X)
+    assert sizes[0] == 40
+    torch.testing.assert_close(found.outputs, expected.outputs)
+    torch.testing.assert_close(found.jacobian.array, expected.jacobian.array)
+
+
+def test_texts_are_tokenised_once_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, _ = biased_rows(60, 0)
+    texts = [" ".join(map(str, row)) for row in X["input_ids"].tolist()]
+    s = (X["input_ids"] == 5).any(1).numpy()
+    asked: list[int] = []
+    given = Words.__call__
+
+    def watched(self: Words, texts: list[str], truncation: bool, max_length: int) -> Any:
+        asked.append(len(texts))
+        return given(self, texts, truncation, max_length)
+
+    monkeypatch.setattr(Words, "__call__", watched)
+    wrapped = TextClassifier(trained(classifier(), X, y, steps=20), Words())
+    fitted(wrapped, texts, y, list(texts), y, s, parameters="model.classifier")
+    assert asked.count(60) == 2
+
+
 def test_the_batch_is_halved_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     editable, X = TransformersEditable(classifier(), parameters="classifier"), token_rows()
     whole = TransformersEditable.call

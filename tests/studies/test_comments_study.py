@@ -16,6 +16,7 @@ from fairij.studies.comments.measured import measured
 from fairij.studies.comments.prepared import comments, make_up
 from fairij.studies.comments.readme import trade_off
 from fairij.studies.comments.t5 import corrupted
+from fairij.studies.comments.tables import shortfall
 from fairij.studies.driver import identity, load_records, run_study
 
 RECORDED = Path(__file__).parents[2] / "studies" / "comments"
@@ -29,6 +30,10 @@ def test_the_quick_form_runs_and_draws(tmp_path: Path) -> None:
     )
     figures = records[records["constraint"].notna()]
     assert figures["balanced_accuracy"].between(0, 1).all()
+    cost = records[records["method"] == "cost"].iloc[0]
+    assert cost["floor_seconds"] > 0.1 * cost["scores_seconds"]  # passes that were really made
+    whole = cost["mitigation_seconds"]
+    assert 0.8 * whole < sum(cost["phases"].values()) <= whole + 1e-3
     agreement = records[records["compared"] == "device"].iloc[0]
     assert agreement["shared_in_top_500"] >= 0.97
     assert agreement["gap"] == pytest.approx(agreement["gap_on_cpu"], abs=2e-3)
@@ -39,6 +44,7 @@ def test_the_quick_form_runs_and_draws(tmp_path: Path) -> None:
         "LC-ERM",
         "NC-HGR (λ=0.2)",
         "TT=4-Fair-IJ",
+        "| mentions (toxic ones) | training | validation | test |",
         "## Cost",
     ):
         assert line in page
@@ -86,6 +92,21 @@ def test_the_whole_study_holds_the_papers_tables() -> None:
         for n in (4, 8, 10):
             found = [k for k in keys if (k["encoder"], k["model"]) == (encoder, f"TT={n}")]
             assert {k["seed"] for k in found} == set(range(5))
+
+    for strength in (0.2, 1.0):
+        found = [(k["model"], k["seed"]) for k in keys if k.get("strength") == strength]
+        assert sorted(found) == sorted((f"TT={n}", s) for n in (4, 8, 10) for s in range(5))
+
+
+def test_what_has_not_been_run_is_listed_by_method() -> None:
+    run = {"quick": False, "encoder": "encoder", "identity": "muslim", "method": "gapreg"}
+    run |= {"constraint": "demographic_parity", "strength": 0.2}
+    records = pd.DataFrame([{**run, "model": "TT=8", "seed": seed} for seed in range(5)])
+    found = shortfall(records).splitlines()
+    (line,) = [text for text in found if "MiniLM, TT=8, “muslim”" in text]
+    assert line.endswith(": ERM, GapReg (λ=1), Fair-IJ (budget 0.005): 0 of 5 seeds")
+    assert any("A small T5, TT=4, “muslim”" in text for text in found)
+    assert not any("GapReg" in text for text in found if "TT" in text and "muslim" not in text)
 
 
 def test_the_made_up_comments_are_biased_and_parted(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairij.datasets._files import PathLike
 from fairij.errors import InvalidInputError
@@ -63,6 +63,24 @@ def run(module: Any, rows: Rows) -> Tensor:
     out = module(**rows) if isinstance(rows, Mapping) else module(rows)
     out = getattr(out, "logits", out)
     return out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
+
+
+class InHalves(nn.Module):
+    """A model on padded tokens that runs the shorter half of the rows apart, cut to its length."""
+
+    def __init__(self, module: nn.Module, pad: int) -> None:
+        super().__init__()
+        self.module, self.pad = module, pad
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        tokens = {"input_ids": input_ids, "attention_mask": (input_ids != self.pad).long()}
+        size = lengths(tokens)
+        order = torch.argsort(size)
+        parts = []
+        for index in order.split(-(-len(order) // 2)):
+            width = max(int(size[index].max()), 1)
+            parts.append(run(self.module, {n: t[index, :width] for n, t in tokens.items()}))
+        return torch.cat(parts)[torch.argsort(order)]
 
 
 def run_all(module: Any, rows: Rows, *, budget: int = 2**17) -> Tensor:

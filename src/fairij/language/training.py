@@ -18,7 +18,16 @@ from fairij.baselines.in_processing import Draw, InProcessing, Sampler
 from fairij.datasets._files import PathLike, write_atomically
 from fairij.errors import InvalidInputError
 from fairij.inputs import number_between, one_of, whole_number
-from fairij.language.batches import Rows, count, on_device, run, run_all, shuffled, sizes
+from fairij.language.batches import (
+    InHalves,
+    Rows,
+    count,
+    on_device,
+    run,
+    run_all,
+    shuffled,
+    sizes,
+)
 from fairij.progress import silent
 from fairij.search import Progress
 
@@ -85,16 +94,20 @@ class Penalty:
     method: InProcessing
     train: Sampler
     validation: Draw
+    pad: int | None  # of tokens; vectors have none
 
     @classmethod
-    def of(cls, method: InProcessing, parts: list[tuple[Rows, Tensor, Any]], seed: int) -> Penalty:
+    def of(
+        cls, method: InProcessing, parts: list[tuple[Rows, Tensor, Any]], pad: int, seed: int
+    ) -> Penalty:
         """``parts`` are rows, labels and groups for training and for validation."""
         samplers = [_sampler(method.constraint, *part) for part in parts]
-        generator = torch.Generator().manual_seed(seed)
-        return cls(method, samplers[0], samplers[1].draw(JUDGED, generator))
+        judged = samplers[1].draw(JUDGED, torch.Generator().manual_seed(seed))
+        return cls(method, samplers[0], judged, pad if isinstance(parts[0][0], dict) else None)
 
     def on(self, module: nn.Module, draw: Draw) -> Tensor:
-        return self.method.strength * self.method.penalty(module, draw)
+        runs = module if self.pad is None else InHalves(module, self.pad)
+        return self.method.strength * self.method.penalty(runs, draw)
 
 
 def _sampler(constraint: str, rows: Rows, y: Tensor, groups: Any) -> Sampler:
@@ -146,7 +159,7 @@ def train(
     extra = None
     if penalty is not None:
         parts = [(rows, truth, groups), (rows_val, truth_val, groups_val)]
-        extra = Penalty.of(penalty, parts, seed)
+        extra = Penalty.of(penalty, parts, pad, seed)
     optimiser = recipe.make(list(trainable.values()))
     draws = torch.Generator().manual_seed(seed)
     now = _resume(checkpoint, recipe, seed, trainable, optimiser, draws)

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from fairij.models.memory import retried
+
 if TYPE_CHECKING:
     from fairij.models.torch import TorchEditable
 
@@ -24,15 +26,19 @@ class TorchEvaluator:
     """
 
     def __init__(self, model: TorchEditable, X: Any) -> None:
-        self._model = model
-        self._batches = list(model.batches(X))
+        self._model, self._X = model, X
         self._at = model.split(model.theta)
-        self._fitted_products: list[Products] = [{} for _ in self._batches]
         self._room = model._memory_limit
+        self._cut()
+
+    def _cut(self) -> None:
+        self._batches = list(self._model.batches(self._X))
+        self._fitted_products: list[Products] = [{} for _ in self._batches]
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
         pieces = self._model.split(direction.to(self._at[0]))
-        with torch.no_grad():
+
+        def work() -> Tensor:
             return torch.cat(
                 [
                     self._one_batch(batch, fitted, pieces, scales.tolist())
@@ -40,6 +46,17 @@ class TorchEvaluator:
                 ],
                 dim=1,
             )
+
+        with torch.no_grad():
+            return retried(work, self._with_less)
+
+    def _with_less(self) -> bool:
+        """Keep no products, then take half the rows a batch."""
+        if self._room == 0 and not self._model.halve_batches(self._X):
+            return False
+        self._room = 0
+        self._cut()
+        return True
 
     def _one_batch(
         self, batch: Any, fitted: Products, pieces: list[Tensor], scales: list[float]

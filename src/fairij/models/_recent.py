@@ -21,15 +21,21 @@ class Recent(Generic[T]):
         self._most = most
         self._kept: list[tuple[Any, Tensor | None, T]] = []  # the latest used at the end
 
-    def made(self, X: Any, make: Callable[[], T], at: Tensor | None = None) -> T:
-        """What ``make`` gives, or gave when it was last asked about these rows at this vector."""
-        for place, (known, there, value) in enumerate(self._kept):
-            if known is X and _same(there, at):
+    def known(self, X: Any, at: Tensor | None = None) -> T | None:
+        """What was made of these rows at this vector, if it is among the last few."""
+        for place, (rows, there, value) in enumerate(self._kept):
+            if rows is X and _same(there, at):
                 self._kept.append(self._kept.pop(place))
                 return value
-        value = make()
-        self._kept.append((X, None if at is None else at.clone(), value))
-        del self._kept[: -self._most]
+        return None
+
+    def made(self, X: Any, make: Callable[[], T], at: Tensor | None = None) -> T:
+        """What is known, or what ``make`` gives now."""
+        value = self.known(X, at)
+        if value is None:
+            del self._kept[: 1 - self._most or None]  # make room first
+            value = make()
+            self._kept.append((X, None if at is None else at.clone(), value))
         return value
 
 

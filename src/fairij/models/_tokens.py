@@ -56,17 +56,19 @@ def longest_first(tokens: Tokens) -> Tensor:
     return torch.argsort(lengths(tokens), descending=True, stable=True)
 
 
-def bucketed(tokens: Tokens, budget: int, *, added: int = 0) -> Iterator[Tokens]:
+def bucketed(tokens: Tokens, budget: int, *, added: int = 0, multiple: int = 1) -> Iterator[Tokens]:
     """Consecutive batches of at most ``budget`` tokens (one row at least), cut to their length.
 
     Rows should come longest first; any order is right, only slower. ``added`` counts the tokens
     that a model puts into each row by itself: short rows would else make the largest batches.
+    Lengths with them are rounded up to a ``multiple`` where the table is wide enough.
     """
-    size = lengths(tokens).cpu().numpy()
+    size = lengths(tokens).cpu().numpy().clip(1)
+    rounded = -(-(size + added) // multiple) * multiple  # few shapes, for which blocks are reused
     start = 0
     while start < len(size):
-        stop = start + max(1, budget // max(int(size[start]) + added, 1))
-        width = max(int(size[start:stop].max()), 1)
+        stop = start + max(1, budget // int(rounded[start]))
+        width = int(rounded[start:stop].max()) - added
         yield {name: part[start:stop, :width] for name, part in tokens.items()}
         start = min(stop, len(size))
 

@@ -1,7 +1,8 @@
 """Any family of models on a `Source`: every product is one pass over chunks of rows.
 
 ``J^T u`` is a sum over chunks and ``J r`` one chunk's result after the other, so memory holds one
-chunk, and the first chunks for good as long as they fit in the memory limit.
+chunk, and the first chunks for good as long as they fit in the memory limit. What has an entry a
+row lies in files.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from fairij.models.base import (
     counted_from,
 )
 from fairij.models.delegating import Delegating
-from fairij.models.memory import OUT_OF_MEMORY, is_out_of_memory, joined
+from fairij.models.mapped import release
+from fairij.models.memory import joined, retried
 from fairij.models.sources import Source, part_of_table, table_rows
 
 CHUNK_BYTES = 2**25  # of features as float32; what is made of them takes a few times as much
@@ -50,12 +52,12 @@ class StreamedEditable(Delegating):
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         if not isinstance(X, Source):
-            return self._inner.outputs(X, theta)
+            return retried(lambda: self._inner.outputs(X, theta), lambda: halved(self._inner, X))
         chunks = Chunks(X)
 
         def work() -> Tensor:
             made = chunks.made_of_each(lambda table: self._inner.outputs(table, theta))
-            return joined((z for _, z in made), len(X))
+            return joined((z for _, z in made), len(X), in_file=True)
 
         return chunks.retried(work)
 
@@ -74,6 +76,7 @@ class Chunks:
         for table in self.source.chunks(self.size, start):
             yield place, table
             place += table_rows(table)
+            release()
         if place != len(self.source):
             raise InvalidInputError(
                 f"A source must give all its rows on every pass, but of {len(self.source)} it gave "
@@ -91,15 +94,13 @@ class Chunks:
 
     def retried(self, work: Callable[[], T]) -> T:
         """The work, begun again with chunks of half the size each time that memory runs out."""
-        while True:
-            try:
-                return work()
-            except OUT_OF_MEMORY as error:
-                if not is_out_of_memory(error) or self.size <= 1:
-                    raise
-                self.size //= 2
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+        return retried(work, self.halved)
+
+    def halved(self) -> bool:
+        if self.size <= 1:
+            return False
+        self.size //= 2
+        return True
 
 
 class StreamedLinearization:
@@ -111,6 +112,7 @@ class StreamedLinearization:
         self._model, self._source, self._by = model, source, by
         self._chunks = Chunks(source)
         self._limit = self._whole_limit = memory_limit
+        self._spared = memory_limit == 0  # whether no chunk is kept any more
         self._kept: list[tuple[int, Linearization]] = []  # with their numbers of rows
 
     @cached_property
@@ -124,6 +126,7 @@ class StreamedLinearization:
         for count, kept in list(self._kept):
             yield slice(place, place + count), kept
             place += count
+            release()
         keeping = self._limit > 0
         for rows, part in self._chunks.made_of_each(self._linearized, place):
             keeping = keeping and held_bytes(part) <= self._limit
@@ -133,13 +136,13 @@ class StreamedLinearization:
             yield rows, part
 
     def _retried(self, work: Callable[[], T]) -> T:
-        try:
-            return work()
-        except OUT_OF_MEMORY as error:
-            if not is_out_of_memory(error):
-                raise
-            self._kept, self._limit = [], 0
-        return self._chunks.retried(work)
+        return retried(work, self._with_less)
+
+    def _with_less(self) -> bool:
+        if self._spared:
+            return self._chunks.halved()
+        self._kept, self._limit, self._spared = [], 0, True
+        return True
 
     def _sum(self, of_chunk: Callable[[slice, Linearization], Tensor]) -> Tensor:
         def work() -> Tensor:
@@ -154,14 +157,13 @@ class StreamedLinearization:
 
     @cached_property
     def outputs(self) -> Tensor:
-        return self._retried(
-            lambda: joined((part.outputs for _, part in self._each()), len(self._source))
-        )
+        return self._retried(lambda: self._joined(part.outputs for _, part in self._each()))
 
     def jvp(self, direction: Tensor) -> Tensor:
-        return self._retried(
-            lambda: joined((part.jvp(direction) for _, part in self._each()), len(self._source))
-        )
+        return self._retried(lambda: self._joined(part.jvp(direction) for _, part in self._each()))
+
+    def _joined(self, parts: Iterator[Tensor]) -> Tensor:
+        return joined(parts, len(self._source), in_file=True)
 
     def vjp(self, weights: Tensor) -> Tensor:
         return self._sum(lambda rows, part: part.vjp(weights[rows]))
@@ -195,21 +197,25 @@ class StreamedLinearization:
 
     def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
         """``J^T u`` over each piece of the rows alone, ``(D, K)``, all in one pass."""
-        piece_of = torch.full((len(self._source),), -1, dtype=torch.int16, device=weights.device)
-        for number, index in enumerate(pieces):
-            piece_of[index] = number
+        sizes = torch.tensor([len(index) for index in pieces])
+        chosen, order = torch.cat(pieces).cpu().sort()
+        piece_of = torch.arange(len(pieces)).repeat_interleave(sizes)[order]
 
         def work() -> Tensor:
             totals = [torch.zeros_like(self._model.theta) for _ in pieces]
             for start, table in self._chunks.read():
-                here = piece_of[start : start + table_rows(table)]
-                chosen = torch.nonzero(here >= 0)[:, 0]
-                if len(chosen) == 0:
+                ends = torch.tensor([start, start + table_rows(table)])
+                here = slice(*torch.searchsorted(chosen, ends).tolist())
+                if here.start == here.stop:
                     continue
-                order = chosen[torch.argsort(here[chosen], stable=True)]
-                part = self._linearized(part_of_table(table, order.cpu().numpy()))
-                numbers, counts = torch.unique_consecutive(here[order], return_counts=True)
-                self._add_pieces(totals, part, weights[start + order], numbers, counts)
+                by_piece = torch.argsort(piece_of[here], stable=True)
+                rows = chosen[here][by_piece]
+                part = self._linearized(part_of_table(table, (rows - start).numpy()))
+                numbers, counts = torch.unique_consecutive(
+                    piece_of[here][by_piece], return_counts=True
+                )
+                own = weights[rows.to(weights.device)]
+                self._add_pieces(totals, part, own, numbers, counts)
             return torch.stack(totals, 1)
 
         return self._retried(work)
@@ -235,7 +241,7 @@ class StreamedEvaluator:
         def work() -> Tensor:
             rows = len(self._chunks.source)
             parts = (z.transpose(0, 1) for _, z in self.pieces(direction, scales))
-            return joined(parts, rows).transpose(0, 1)
+            return joined(parts, rows, in_file=True).transpose(0, 1)
 
         return self._chunks.retried(work)
 
@@ -244,6 +250,13 @@ class StreamedEvaluator:
         return self._chunks.made_of_each(
             lambda table: self._model.evaluator(table).along(direction, scales)
         )
+
+
+def halved(model: Any, X: Any) -> bool:
+    """Whether a model's batches of such rows could be made smaller, and now are."""
+    while isinstance(model, Delegating):
+        model, X = model._inner, model.prepare(X)
+    return hasattr(model, "halve_batches") and bool(model.halve_batches(model.prepare(X)))
 
 
 def located(error: InvalidInputError, start: int) -> InvalidInputError:

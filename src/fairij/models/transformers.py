@@ -16,12 +16,13 @@ from fairij.models._linearization import PROBE_ROWS, TorchLinearization
 from fairij.models._recent import Recent
 from fairij.models._tokens import Tokens, bucketed, lengths, longest_first, token_rows
 from fairij.models.base import Evaluator, Linearization, Middle, Some
+from fairij.models.memory import retried
 from fairij.models.rows import n_rows, take_rows
 from fairij.models.torch import TorchEditable
 
 # what one batch's graph may take
 GRAPH_BYTES = {"cpu": 2**28, "cuda": 2**33}
-SOME_OUTPUTS = 6  # of the model as it is, and of the edits last judged
+MASK_WIDTH = 8  # of which a GPU's attention kernels want a multiple, or copy the mask in each layer
 
 
 class TransformersEditable(TorchEditable):
@@ -61,7 +62,8 @@ class TransformersEditable(TorchEditable):
         self._tokenise = getattr(module, "tokenise", None)
         self._budget, self._probed = 1, 0
         self._tokens: Recent[Tokens] = Recent(2)
-        self._latest_outputs: Recent[Tensor] = Recent(SOME_OUTPUTS)
+        self._fitted_outputs: Recent[Tensor] = Recent(2)
+        self._edited_outputs: Recent[Tensor] = Recent(4)  # of the edits last judged
         # a frozen part in half precision: run so, with the edited parameters kept in full
         self._mixed = any(t.dtype is torch.bfloat16 for t in self._fixed.values())
 
@@ -86,36 +88,27 @@ class TransformersEditable(TorchEditable):
             return
         if self._probed < min(n_rows(X), PROBE_ROWS):  # so far seen on fewer rows, or on none
             self._budget, self._probed = self._tokens_that_fit(X), min(n_rows(X), PROBE_ROWS)
-        yield from bucketed(X, self._budget, added=self._added)
+        multiple = MASK_WIDTH if self.device.type == "cuda" else 1
+        yield from bucketed(X, self._budget, added=self._added, multiple=multiple)
 
     def halve_batches(self, X: Any) -> bool:
         if isinstance(self._batch_size, int):
             return super().halve_batches(X)
-        if self._budget <= int(lengths(X).max()) + self._added:  # a batch by itself
+        longest = int(lengths(X).max()) + self._added
+        if self._budget <= longest:  # it is a batch by itself
             return False
-        self._budget //= 2
+        self._budget = min(self._budget, n_rows(X) * longest) // 2
         return True
 
     def _tokens_that_fit(self, X: Tokens) -> int:
-        """Tokens a batch: by the graph of a few rows, halved while the device runs out."""
+        """Tokens a batch, by the graph of a few rows; halved later where memory runs out."""
         probe = next(bucketed({n: t[:PROBE_ROWS] for n, t in X.items()}, 2**62))
         leaves = [p.detach().requires_grad_() for p in self._fitted.values()]
         with torch.enable_grad():
             used = saved_bytes(lambda: self.call(leaves, probe), [*leaves, *probe.values()])
         room = GRAPH_BYTES.get(self.device.type, GRAPH_BYTES["cpu"])
         rows, width = probe["input_ids"].shape
-        budget = max(room * rows * (width + self._added) // max(used, 1), 1)
-        longest = int(lengths(X).max()) + self._added
-        while budget > longest:
-            try:
-                with torch.enable_grad():
-                    z = self.call(leaves, next(bucketed(X, budget, added=self._added)))
-                    torch.autograd.grad(z.sum(), leaves, allow_unused=True)
-            except torch.OutOfMemoryError:
-                budget //= 2
-            else:
-                break
-        return budget
+        return max(room * rows * (width + self._added) // max(used, 1), 1)
 
     def linearize(self, X: Any, *, keep: bool = True) -> Linearization:  # type: ignore[override]
         tokens = self.prepare(X)
@@ -128,9 +121,16 @@ class TransformersEditable(TorchEditable):
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         at = self.theta if theta is None else theta.to(self._like())
-        return self._latest_outputs.made(X, lambda: self._run_all(self.prepare(X), at), at)
 
-    def _run_all(self, tokens: Tokens, theta: Tensor) -> Tensor:
+        def make() -> Tensor:
+            tokens = self.prepare(X)
+            return retried(lambda: self.forward(tokens, at), lambda: self.halve_batches(tokens))
+
+        recent = self._fitted_outputs if torch.equal(at, self.theta) else self._edited_outputs
+        return recent.made(X, make, at)
+
+    def forward(self, tokens: Tokens, theta: Tensor) -> Tensor:
+        """One pass over all rows, whatever is known of them."""
         order, parameters = longest_first(tokens), self.split(theta)
         with torch.no_grad():
             z = [self.call(parameters, batch) for batch in self.batches(take_rows(tokens, order))]

@@ -18,9 +18,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
 from fairij.errors import InvalidInputError
+from fairij.models._recent import Recent
 from fairij.models._tokens import Tokens, longest_first
 from fairij.models.base import Evaluator, Linearization
 from fairij.models.constant import ConstantLinearization
+from fairij.models.memory import retried
 from fairij.models.rows import take_rows
 from fairij.models.torch import canonical_outputs
 from fairij.models.transformers import TransformersEditable
@@ -205,22 +207,23 @@ class TriggerEditable(TransformersEditable):
         )
         self._screening = screening
         self._mixed = False  # the module itself sees to its precisions
-        self._latest: list[tuple[Any, TriggerLinearization]] = []
+        self._added = len(module.triggers)
+        self._jacobians: Recent[TriggerLinearization] = Recent(2)  # training and validation rows
 
     def linearize(self, X: Any, *, keep: bool = True) -> Linearization:  # type: ignore[override]
         return self._kept(X) or super().linearize(X, keep=keep)
 
+    def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
+        """Of the fitted parameters those that came with the Jacobian, where it was made."""
+        known = self._jacobians.known(X, self.theta if theta is None else theta.to(self.theta))
+        return super().outputs(X, theta) if known is None else known.outputs
+
     def _kept(self, X: Any) -> TriggerLinearization | None:
         """The rows with their Jacobian, if it fits; those of two tables are not made twice."""
-        for known, made in self._latest:
-            if known is X:
-                return made
         tokens = self.prepare(X)
-        if not self._fits(tokens):
+        if self._jacobians.known(X, self.theta) is None and not self._fits(tokens):
             return None
-        del self._latest[:-1]  # training and validation rows; make room first
-        self._latest.append((X, self.per_row(tokens)))
-        return self._latest[-1][1]
+        return self._jacobians.made(X, lambda: self.per_row(tokens), self.theta)
 
     def at(self, by: Tensor) -> TriggerEditable:
         """The same model with its parameters moved."""
@@ -249,7 +252,10 @@ class TriggerEditable(TransformersEditable):
         return own and size * torch.finfo(self.dtype).bits // 8 <= self._memory_limit
 
     def per_row(self, tokens: Tokens) -> TriggerLinearization:
-        """Outputs and Jacobian of every row."""
+        """Outputs and Jacobian of every row; with less memory where it runs out."""
+        return retried(lambda: self._per_row(tokens), lambda: self.halve_batches(tokens))
+
+    def _per_row(self, tokens: Tokens) -> TriggerLinearization:
         order = longest_first(tokens)
         outputs, jacobians = [], []
         for batch in self.batches(take_rows(tokens, order)):

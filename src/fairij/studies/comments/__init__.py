@@ -13,14 +13,15 @@ import pandas as pd
 from fairij.language.training import Recipe
 from fairij.studies.comments.cost import agreement_unit, cost_unit
 from fairij.studies.comments.heads import STRENGTHS, both_gaps_unit, head_unit
-from fairij.studies.comments.prepared import COMMENTS, ENCODER, make_up, prepare
+from fairij.studies.comments.prepared import COMMENTS, ENCODER, make_up, mentions_unit, prepare
 from fairij.studies.comments.t5 import SMALL_T5, pretraining_unit, real_size_unit
+from fairij.studies.comments.tables import IDENTITIES, N_SEEDS
 from fairij.studies.comments.triggers import RECIPE, regularised_trigger_unit, trigger_unit
 from fairij.studies.driver import Scalar, Study, Unit
 
-IDENTITIES = ("muslim", "female", "lgbt")
+HEADS = ("LC", "NC")
 TOKENS = (4, 8, 10)
-SEEDS = range(5)
+SEEDS = range(N_SEEDS)
 TINY = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
 LONGER = replace(RECIPE, epochs=12, patience=3)  # to its best validation loss, for the cost
 QUICK = Recipe(learning_rate=1e-2, batch_size=64, epochs=3, patience=2)
@@ -56,70 +57,37 @@ def study_units(
 
 
 def whole_units(folder: str) -> list[Unit]:
-    units = [
-        Unit(
-            {"encoder": SMALL_T5, "model": "pre-training"},
-            pretraining_unit,
-            {"folder": folder, "seed": 0, "epochs": 3},
-            20,
-        )
-    ]
-    units += [
-        head(folder, kind, seed, i) for kind in ("NC", "LC") for i in IDENTITIES for seed in SEEDS
-    ]
-    units += [
-        Unit(
-            {**head(folder, kind, seed, i).key, "surrogate": "both gaps"},
-            both_gaps_unit,
-            {"folder": folder, "head": kind, "seed": seed, "identity": i},
-        )
-        for kind in ("LC", "NC")
-        for i in IDENTITIES
-        for seed in SEEDS
-    ]
-    for name in (SMALL_T5, ENCODER):  # the paper's identity first, the others afterwards
-        units += [triggers(folder, name, n, seed, IDENTITIES[:1]) for seed in SEEDS for n in TOKENS]
-    units += [triggers(folder, ENCODER, n, seed, IDENTITIES[1:]) for seed in SEEDS for n in TOKENS]
-    units += [
-        Unit(
-            {"encoder": ENCODER, "model": "cost of TT=10"},
-            cost_unit,
-            {
-                "folder": folder,
-                "name": ENCODER,
-                "n_tokens": 10,
-                "identity": IDENTITIES[0],
-                "recipe": LONGER,
-            },
-            10,
-        ),
-        Unit(
-            {"encoder": ENCODER, "model": "agreement of TT=10"},
-            agreement_unit,
-            {
-                "folder": folder,
-                "name": ENCODER,
-                "n_tokens": 10,
-                "identity": IDENTITIES[0],
-                "train_rows": 6000,
-                "validation_rows": 3000,
-            },
-            30,
-        ),
-        Unit(
-            {"encoder": "T5-base, random weights", "model": "cost of TT=10"},
-            real_size_unit,
-            {"folder": folder, "n_tokens": 10, "rows": 8192},
-            10,
+    """What the tables need first: the paper's identity, then the others, then the penalties."""
+    first, others = IDENTITIES[:1], IDENTITIES[1:]
+    runs = [(n, seed) for seed in SEEDS for n in TOKENS]
+    return [
+        mentions(folder),
+        pretraining(folder),
+        *(head(folder, kind, s, i) for kind in HEADS for i in IDENTITIES for s in SEEDS),
+        *(both_gaps(folder, kind, s, i) for kind in HEADS for i in IDENTITIES for s in SEEDS),
+        *(triggers(folder, SMALL_T5, n, seed, first) for n, seed in runs),
+        *(triggers(folder, ENCODER, n, seed, first) for n, seed in runs),
+        *(triggers(folder, ENCODER, n, seed, others) for n, seed in runs),
+        *costs(folder),
+        *(
+            regularised_triggers(folder, n, seed, strength)
+            for strength in STRENGTHS
+            for n, seed in runs
         ),
     ]
-    units += [
-        regularised_triggers(folder, n, seed, strength)
-        for seed in SEEDS
-        for strength in reversed(STRENGTHS)
-        for n in reversed(TOKENS)
-    ]
-    return units
+
+
+def mentions(folder: str) -> Unit:
+    return Unit({"encoder": "none", "model": "mentions"}, mentions_unit, {"folder": folder})
+
+
+def pretraining(folder: str) -> Unit:
+    return Unit(
+        {"encoder": SMALL_T5, "model": "pre-training"},
+        pretraining_unit,
+        {"folder": folder, "seed": 0, "epochs": 3},
+        20,
+    )
 
 
 def head(folder: str, kind: str, seed: int, identity: str) -> Unit:
@@ -129,6 +97,11 @@ def head(folder: str, kind: str, seed: int, identity: str) -> Unit:
         {"folder": folder, "head": kind, "seed": seed, "identity": identity},
         8 if kind == "NC" else 2,
     )
+
+
+def both_gaps(folder: str, kind: str, seed: int, identity: str) -> Unit:
+    plain = head(folder, kind, seed, identity)
+    return Unit({**plain.key, "surrogate": "both gaps"}, both_gaps_unit, plain.arguments)
 
 
 def triggers(folder: str, name: str, n: int, seed: int, identities: tuple[str, ...]) -> Unit:
@@ -142,25 +115,38 @@ def triggers(folder: str, name: str, n: int, seed: int, identities: tuple[str, .
 
 
 def regularised_triggers(folder: str, n: int, seed: int, strength: float) -> Unit:
+    chosen: dict[str, Scalar] = {"identity": IDENTITIES[0], "strength": strength}
     return Unit(
-        {
-            "encoder": ENCODER,
-            "model": f"TT={n}",
-            "seed": seed,
-            "identity": IDENTITIES[0],
-            "strength": strength,
-        },
+        {"encoder": ENCODER, "model": f"TT={n}", "seed": seed, **chosen},
         regularised_trigger_unit,
-        {
-            "folder": folder,
-            "name": ENCODER,
-            "n_tokens": n,
-            "seed": seed,
-            "identity": IDENTITIES[0],
-            "strength": strength,
-        },
+        {"folder": folder, "name": ENCODER, "n_tokens": n, "seed": seed, **chosen},
         10,
     )
+
+
+def costs(folder: str) -> list[Unit]:
+    """Times and agreement; each to be run alone on its machine."""
+    named = {"folder": folder, "name": ENCODER, "n_tokens": 10, "identity": IDENTITIES[0]}
+    return [
+        Unit(
+            {"encoder": ENCODER, "model": "cost of TT=10"},
+            cost_unit,
+            {**named, "recipe": LONGER},
+            10,
+        ),
+        Unit(
+            {"encoder": ENCODER, "model": "agreement of TT=10"},
+            agreement_unit,
+            {**named, "train_rows": 6000, "validation_rows": 3000},
+            30,
+        ),
+        Unit(
+            {"encoder": "T5-base, random weights", "model": "cost of TT=10"},
+            real_size_unit,
+            {"folder": folder, "n_tokens": 10, "rows": 8192},
+            10,
+        ),
+    ]
 
 
 def quick_units(folder: str) -> list[Unit]:
@@ -169,6 +155,7 @@ def quick_units(folder: str) -> list[Unit]:
     named = {"folder": folder, "name": ENCODER, "n_tokens": 4, "identity": first, "recipe": QUICK}
     small = {"folder": folder, "n_tokens": 4, "seed": 0, "recipe": QUICK}
     return [
+        mentions(folder),
         Unit(
             {"encoder": SMALL_T5, "model": "pre-training"},
             pretraining_unit,
@@ -182,11 +169,7 @@ def quick_units(folder: str) -> list[Unit]:
             )
             for kind in ("LC", "NC")
         ),
-        Unit(
-            {**head(folder, "LC", 0, first).key, "surrogate": "both gaps"},
-            both_gaps_unit,
-            {"folder": folder, "head": "LC", "seed": 0, "identity": first},
-        ),
+        both_gaps(folder, "LC", 0, first),
         *(
             Unit(
                 {"encoder": name, "model": "TT=4", "seed": 0},

@@ -125,6 +125,21 @@ def comments(folder: str) -> dict[str, Part]:
     return {name: whole.take(np.flatnonzero(split == i)) for i, name in enumerate(PARTS)}
 
 
+def mentions_unit(*, folder: str) -> list[dict[str, Any]]:
+    """How many comments of each split mention each identity, and how many of those are toxic."""
+    return [
+        {
+            "method": "mentions",
+            "part": name,
+            "identity": identity,
+            "mentioned": int(mentioned.sum()),
+            "toxic": int(part.y[mentioned].sum()),
+        }
+        for name, part in comments(folder).items()
+        for identity, mentioned in part.mentions.items()
+    ]
+
+
 def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -15,9 +15,11 @@ from fairij.studies.comments.tables import (
     TITLES,
     agreement_lines,
     cost_lines,
+    mention_table,
     model_table,
     rate_table,
     run_labels,
+    second_pretraining,
     shortfall,
 )
 from fairij.studies.palette import look_of
@@ -58,10 +60,12 @@ COMMANDS = """
 ```
 python -m fairij.studies.comments prepare                          # fetches and tokenises, once
 python -m fairij.studies.comments run --only model=LC --processes 2   # two cores are enough
+python -m fairij.studies.comments run --only model=NC --processes 12  # side by side on one GPU
 python -m fairij.studies.comments run                              # everything, one GPU
 fairij reproduce comments --quick                                  # made-up comments, on a CPU
 ```
-A run goes on where it stopped. This page and the figure are drawn from `results.jsonl` alone.
+A run goes on where it stopped. Most units here ran side by side, so that the seconds in their
+records are no measure of their cost. This page and the figure are drawn from `results.jsonl` alone.
 """
 
 
@@ -86,7 +90,14 @@ def draw(records: pd.DataFrame, folder: Path) -> None:
             parts.append(f"## {title}, comments that mention “{identity}”\n")
             parts.append(model_table(block))
             parts.append(rate_table(block))
-    parts += [cost_lines(records), agreement_lines(records), shortfall(records), COMMANDS]
+    parts += [
+        second_pretraining(records),
+        mention_table(records),
+        cost_lines(records),
+        agreement_lines(records),
+        shortfall(records),
+        COMMANDS,
+    ]
     text = "\n".join(part for part in parts if part)
     write_atomically(folder / "README.md", (text.rstrip() + "\n").encode())
 

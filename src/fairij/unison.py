@@ -1,0 +1,150 @@
+"""Processes that go on together or not at all.
+
+Every exchange begins with a word from each process on whether all is well there. A process on which
+a run fails gives its word in place of the next exchange: so the others end with an error that says
+why, instead of waiting for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fairij.errors import FairIJError, InvalidInputError, ProcessError
+from fairij.models.mapped import lies_in_file, new_rows
+
+P = ParamSpec("P")
+T = TypeVar("T")
+KNOWN = "known_to_all_processes"  # set on errors that need not be told any more
+
+
+def processes() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def own_number() -> int:
+    return dist.get_rank() if processes() > 1 else 0
+
+
+def all_or_none(work: Callable[P, T]) -> Callable[P, T]:
+    """Work that all processes do: where it fails on one of them, it fails on all."""
+
+    @wraps(work)
+    def guarded(*args: P.args, **given: P.kwargs) -> T:
+        if processes() == 1:
+            return work(*args, **given)
+        try:
+            done = work(*args, **given)
+        except Exception as error:
+            if not hasattr(error, KNOWN):
+                with suppress(Exception):  # what it raises here is this error again
+                    all_well(error)
+            raise
+        all_well()
+        return done
+
+    return guarded
+
+
+def all_well(problem: Exception | None = None) -> None:
+    """Raise on every process if there is a problem on any of them."""
+    with _connected():
+        found = torch.tensor(int(problem is not None), device=_device())
+        dist.all_reduce(found)
+        if int(found) == 0:
+            return
+        told: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(told, None if problem is None else _described(problem))
+    number, (is_ours, text) = next((n, said) for n, said in enumerate(told) if said is not None)
+    if problem is not None and not isinstance(problem, FairIJError):
+        raise _known(problem)
+    if is_ours:
+        raise _known(InvalidInputError(f"On process {number}: {text}"))
+    raise _known(
+        ProcessError(
+            f"Process {number} failed, and this one has stopped with it: {text}. See what process "
+            f"{number} wrote for where it happened."
+        )
+    )
+
+
+def in_unison(work: Callable[[], T]) -> T:
+    """The work of this process, once it is known to have gone well on all of them."""
+    done: list[T] = []
+    problem: Exception | None = None
+    try:
+        done.append(work())
+    except Exception as error:
+        problem = error
+    all_well(problem)
+    return done[0]
+
+
+def together(work: Callable[[], T]) -> list[T]:
+    """What the work gives on each process; an error on one is raised on all of them."""
+    value = in_unison(work)
+    answers: list[Any] = [None] * dist.get_world_size()
+    with _connected():
+        dist.all_gather_object(answers, value)
+    return answers
+
+
+def from_all(value: T) -> list[T]:
+    """The values of all processes, or of the only one."""
+    return [value] if processes() == 1 else together(lambda: value)
+
+
+def summed(work: Callable[[], Tensor]) -> Tensor:
+    """The sum over processes, made in float64 so that their number hardly shows."""
+    local = in_unison(work)
+    wide = local.double()
+    with _connected():
+        dist.all_reduce(wide)
+    return wide.to(local.dtype)
+
+
+def gathered(work: Callable[[], Tensor], counts: list[int]) -> Tensor:
+    """The rows of all processes one after the other, on every process."""
+    local = in_unison(work)
+    whole = new_rows(local, sum(counts), in_file=lies_in_file(local))
+    for source, part in enumerate(whole.split(counts)):
+        if source == dist.get_rank():
+            part.copy_(local)
+        if len(part):
+            with _connected():
+                dist.broadcast(part, source)
+    return whole
+
+
+def _described(problem: Exception) -> tuple[bool, str]:
+    if isinstance(problem, FairIJError):
+        return True, str(problem)
+    return False, f"{type(problem).__name__}: {problem}".removesuffix(": ").removesuffix(".")
+
+
+def _known(error: Exception) -> Exception:
+    setattr(error, KNOWN, True)
+    return error
+
+
+@contextmanager
+def _connected() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        problem = ProcessError(
+            "The exchange with the other processes broke off, most likely because one of them has "
+            f"ended: see what they wrote. Here it showed as: {error}"
+        )
+        raise _known(problem) from error
+
+
+def _device() -> torch.device:
+    """Where small numbers are exchanged: NCCL alone takes them on a GPU only."""
+    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")

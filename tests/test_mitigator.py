@@ -35,7 +35,7 @@ from fairij import (
     Woodbury,
 )
 from fairij.losses import SquaredError, get_loss
-from fairij.mitigation import halves
+from fairij.task import halves
 from reference import Case
 
 DAMPING = 1e-2

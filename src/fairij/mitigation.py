@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,123 +15,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.curvature import largest_eigenvalue, make_curvature
-from fairij.errors import (
-    FairIJWarning,
-    InvalidInputError,
-    NothingToDropWarning,
-    NotStationaryWarning,
-)
-from fairij.fairness.constraints import Constraint
-from fairij.fairness.groups import Groups
+from fairij.diagnostics import diagnose, warn_of_drift
+from fairij.errors import FairIJWarning, InvalidInputError, NothingToDropWarning
 from fairij.fairness.honesty import MOST_ROWS, Patterns
-from fairij.influence import (
-    Influence,
-    balanced_influence,
-    influence,
-    most_harmful,
-    nested_gradients,
-)
-from fairij.judging import Judge, Moves, Recording, candidates, performance_column
-from fairij.losses import Loss
-from fairij.models.base import Editable, Linearization
-from fairij.models.rows import part_of
+from fairij.influence import balanced_influence, influence, most_harmful, nested_gradients
+from fairij.judging import Judge, Recording, candidates, performance_column
+from fairij.models.base import Editable
 from fairij.objective import Objective, normalised_weights
 from fairij.progress import timed
-from fairij.scene import Scene, Search
+from fairij.scene import Scene
 from fairij.search import Progress
-from fairij.selection import Selection, pareto_front
-from fairij.solvers.base import Inverse, Solution, Solver
+from fairij.selection import pareto_front
+from fairij.solvers.base import Inverse, Solution
+from fairij.task import Outcome, Ranking, Rows, Settings, Target, Trial, folds
 
 AUTO_DAMPING = 1e-2  # of the largest eigenvalue
-DRIFT_WARNING = 0.5  # of the gap
-
-Drop = Literal["fairness", "loss_aware"]
-Reuse = Literal["reuse", "split", "cross_fit"]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Validation rows: features as the user holds them, labels as a tensor, groups."""
-
-    X: Any
-    y: Tensor
-    groups: Groups
-    model: Linearization | None = None  # on these rows, where there is one already
-
-    def take(self, index: NDArray[np.int64]) -> Rows:
-        return Rows(part_of(self.X, index), self.y[torch.as_tensor(index)], self.groups.take(index))
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is asked for, all of it checked."""
-
-    constraint: Constraint
-    loss: Loss
-    solver: Solver
-    curvature: str
-    dampings: tuple[float, ...] | Literal["auto"]
-    search: Search
-    selection: Selection
-    drop: Drop
-    validation: Reuse
-    temperature: float
-    n_classes: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Target:
-    """The surrogate ``M`` on some validation rows, and its gradient (and their loss's)."""
-
-    rows: Rows
-    gaps: Tensor  # (P,) the parts of M; one alone where it is not made of parts
-    gradients: Tensor  # (D, P)
-    loss_gradient: Tensor | None
-
-    @property
-    def value(self) -> float:
-        return float(self.gaps.sum())
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """The training points that may be dropped, most harmful first, by one fairness gradient."""
-
-    target: Target
-    weights: Tensor  # (P,) of the parts of M
-    influence: Influence
-    loss_scores: Tensor | None
-    order: Tensor  # no more of them than the search drops
-    positive: int  # how many there are
-
-
-@dataclass(frozen=True)
-class Trial:
-    """All that was tried at one damping."""
-
-    inverse: Inverse
-    rankings: list[Ranking]  # one a fold
-    table: pd.DataFrame
-    moves: Moves = field(default_factory=dict)  # of candidates that are solved for good
-    solved: dict[int, Solution] = field(default_factory=dict)  # by k, to the solver's tolerance
-
-
-@dataclass
-class Outcome:
-    """Everything that came of it."""
-
-    influence: Tensor
-    loss_influence: Tensor | None
-    dropped: NDArray[np.int64]
-    candidates: pd.DataFrame
-    chosen: int
-    delta: Tensor
-    judged: Rows
-    diagnostics: dict[str, Any] = field(default_factory=dict)
-    direction: Tensor | None = None  # (D,) behind the influence
-    moves: Tensor | None = None  # (R, D) the change of each candidate, where none is solved anew
-    patterns: Patterns | None = None  # what all candidates predict on the rows of the choice
 
 
 class Mitigation:
@@ -152,14 +49,14 @@ class Mitigation:
         self.seconds: dict[str, float] = {}
 
     def run(self) -> Outcome:
-        folds = self._folds()
-        targets = [self.target(rows) for rows, _ in folds]
+        pairs = folds(self.validation, self.settings)
+        targets = [self.target(rows) for rows, _ in pairs]
         with self._timed("candidates"):
-            judges = [self._judge(rows) for _, rows in folds]
+            judges = [self._judge(rows) for _, rows in pairs]
         trials = [self._trial(inverse, targets, judges) for inverse in self._inverses()]
         first, *others = [trial.table for trial in trials]
         table = pd.concat([first, *(t[t["k"] > 0] for t in others)], ignore_index=True)
-        judged = folds[-1][1]
+        judged = pairs[-1][1]
         if self.settings.validation == "cross_fit":
             chosen = self._select(table)
             trial, judged = _trial_at(trials, table["damping"][chosen]), self.validation
@@ -366,7 +263,13 @@ class Mitigation:
         elif k:
             delta = self._moved(trial, ranking, k, scale)
         with self._timed("diagnostics"):
-            diagnostics = self._diagnose(ranking, trial.inverse, delta) | diagnostics
+            warn_of_drift(self.objective, ranking, stacklevel=5)
+            diagnostics = (
+                diagnose(
+                    self.editable, self.objective, self.settings, ranking, trial.inverse, delta
+                )
+                | diagnostics
+            )
         return Outcome(
             ranking.influence.scores,
             ranking.loss_scores,
@@ -397,45 +300,6 @@ class Mitigation:
         )
         return torch.zeros_like(self.objective.theta)
 
-    def _diagnose(self, ranking: Ranking, inverse: Inverse, delta: Tensor) -> dict[str, Any]:
-        o, s = self.objective, self.settings
-        # a further step of training to the minimum would move M by this much on its own
-        drift = -float(ranking.influence.direction @ o.gradient)
-        before = ranking.target.value
-        weighted = float(ranking.weights.cpu() @ ranking.target.gaps)
-        if abs(drift) > DRIFT_WARNING * abs(weighted):
-            warnings.warn(
-                f"The model is not at a minimum of its training loss (gradient norm "
-                f"{float(o.gradient.norm()):.2e}): training on would by itself change the fairness "
-                f"surrogate, now {weighted:.4f}, by about {drift:+.4f}. The edit is still "
-                "judged by what it does on validation rows, but read 'as if these rows had been "
-                "dropped' with care, or train the model further.",
-                NotStationaryWarning,
-                stacklevel=6,
-            )
-        rows = ranking.target.rows
-        z = self.editable.outputs(rows.X, o.theta + delta)
-        after, _ = s.constraint.gradient(z, rows.y, rows.groups, s.loss, s.temperature)
-        return {
-            "damping": inverse.damping,
-            "solver": s.solver.name,
-            "curvature": self.curvature.name,
-            "n_parameters": len(o.theta),
-            "n_train": len(o.y),
-            "n_positive": ranking.positive,
-            "part_weights": ranking.weights.tolist(),
-            "train_loss": o.value,
-            "gradient_norm": float(o.gradient.norm()),
-            "drift": drift,
-            "influence_residual": float(ranking.influence.solution.residual[0]),
-            "influence_steps": ranking.influence.solution.steps,
-            "curvature_products": getattr(inverse, "products", None),
-            "jvp_mode": getattr(o.model, "mode", "exact"),
-            "surrogate_before": before,
-            "surrogate_predicted": before + float((delta @ ranking.target.gradients).sum()),
-            "surrogate_after": after,
-        }
-
     def _inverses(self) -> Iterator[Inverse]:
         """An inverse for each damping; each is made of what the one before has gathered by then."""
         dampings, inverse = self.settings.dampings, None
@@ -451,18 +315,6 @@ class Mitigation:
                 )
             yield inverse
 
-    def _folds(self) -> list[tuple[Rows, Rows]]:
-        """Pairs of validation rows: what the gradient sees, what candidates are judged on."""
-        rows, s = self.validation, self.settings
-        if s.validation == "reuse":
-            return [(rows, rows)]
-        strata = rows.groups.codes.astype(np.int64)
-        if s.loss.is_classification:
-            strata = strata * s.n_classes + rows.y.cpu().numpy().astype(np.int64)
-        half = halves(strata, s.seed)
-        first, second = rows.take(np.flatnonzero(half)), rows.take(np.flatnonzero(~half))
-        return [(first, second)] if s.validation == "split" else [(first, second), (second, first)]
-
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
         self.progress(phase, 0, 1)
@@ -471,14 +323,6 @@ class Mitigation:
                 yield
         finally:
             self.progress(phase, 1, 1)
-
-
-def halves(strata: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-    """A random half of the rows: of each stratum, and of each run of strata, give or take one."""
-    shuffled = np.random.default_rng(seed).permutation(len(strata))
-    chosen = np.zeros(len(strata), dtype=bool)
-    chosen[np.lexsort((shuffled, strata))[::2]] = True
-    return chosen
 
 
 def _trial_at(trials: list[Trial], damping: float) -> Trial:

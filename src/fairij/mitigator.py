@@ -30,16 +30,15 @@ from fairij.distributed import (
     shared_seed,
     whole_column,
 )
-from fairij.edits import Edit, data_fingerprint
+from fairij.edits import data_fingerprint
 from fairij.errors import InvalidInputError
-from fairij.fairness.audit import Audit, audit, audit_regression
+from fairij.fairness.audit import Audit
 from fairij.fairness.constraints import Constraint, Surrogate, get_constraint
-from fairij.fairness.honesty import Choice, HonestGap
+from fairij.fairness.honesty import HonestGap
 from fairij.inputs import (
     Data,
     dampings,
     has_method,
-    held_out,
     number_between,
     one_of,
     vector,
@@ -49,24 +48,23 @@ from fairij.labels import (
     check_constraint,
     check_precision,
     check_runs,
-    encode_labels,
-    positive_label,
 )
 from fairij.losses import LOSSES, Loss, get_loss
-from fairij.mitigation import Drop, Mitigation, Outcome, Reuse, Rows, Settings
+from fairij.mitigation import Mitigation
 from fairij.models import adapt
 from fairij.models.base import Editable
-from fairij.models.rows import Columns, n_rows, speaking_of
+from fairij.models.rows import Columns, n_rows
 from fairij.models.sources import as_source
 from fairij.models.streamed import StreamedEditable
-from fairij.models.training import classes_of, l2_of, loss_of, weights_of
-from fairij.objective import Objective, by_blocks, normalised_weights
+from fairij.prepared import prepare
 from fairij.progress import reporter, timed
+from fairij.results import audited, by_given_row, choice_of, edit_of
 from fairij.scene import Search
 from fairij.search import get_search
 from fairij.selection import Selection, get_selection
 from fairij.soft import Path
 from fairij.solvers import SOLVERS, Solver, get_solver
+from fairij.task import Drop, Outcome, Reuse, Rows, Settings
 from fairij.unison import all_or_none, processes
 
 NOT_FACTS = ("estimator", "checkpoint", "verbose", "confidence", "constraints")
@@ -220,45 +218,26 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             editable = JournaledEditable(editable, journal)
         seconds: dict[str, float] = {}
         with timed(seconds, "linearize"):
-            check_runs("X", editable, data.X)
-            model = editable.linearize(data.X)
-            with speaking_of("X_val"):
-                model_val = None
-                if self.validation == "reuse" and self.holdout_fraction == 0:
-                    model_val = editable.linearize(data.X_val, keep=False)  # for the gradient
-                z_val = editable.outputs(data.X_val) if model_val is None else model_val.outputs
-            labels = encode_labels(
-                model.outputs,
-                z_val,
-                data.y,
-                data.y_val,
-                loss_of(editable, self.loss),
-                classes_of(editable),
+            given = prepare(
+                editable,
+                data,
+                loss=self.loss,
+                weight_decay=self.weight_decay,
+                reused=self.validation == "reuse",
+                holdout_fraction=self.holdout_fraction,
+                seed=seed,
             )
-        validation, held = Rows(data.X_val, labels.validation, data.groups, model_val), None
-        if self.holdout_fraction != 0:
-            away = held_out("holdout_fraction", self.holdout_fraction, data.groups, seed)
-            held = validation.take(np.flatnonzero(away))
-            validation = validation.take(np.flatnonzero(~away))
-            labels = dataclasses.replace(labels, validation=validation.y)
+        labels, groups = given.labels, given.validation.groups
         constraint = get_constraint(self.constraints)
-        check_constraint(constraint, labels, validation.groups, stacklevel=3)
-        check_precision(constraint, labels, validation.groups, choices["selection"], stacklevel=3)
-        theta, rows = editable.theta, len(data.y)
-        weight = weights_of(editable, labels.train, data.y, data.weight)
-        objective = Objective(
-            model,
-            labels.train,
-            labels.loss,
-            normalised_weights(weight, rows, theta),
-            theta,
-            l2_of(editable, rows, weight, self.weight_decay),
-        )
+        check_constraint(constraint, labels, groups, stacklevel=3)
+        check_precision(constraint, labels, groups, choices["selection"], stacklevel=3)
         settings = Settings(
             constraint, labels.loss, n_classes=len(labels.classes), seed=seed, **choices
         )
         with reporter(self.verbose if self.verbose == "auto" else bool(self.verbose)) as progress:
-            outcome = Mitigation(editable, objective, validation, settings, progress).run()
+            outcome = Mitigation(
+                editable, given.objective, given.validation, settings, progress
+            ).run()
         if journal is not None:
             journal.write()
         self.loss_, self.classes_ = labels.loss, labels.classes
@@ -266,10 +245,19 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._keep_scores(outcome, data.rows, n_rows(X))
         seconds |= outcome.diagnostics["seconds"]
         with timed(seconds, "fingerprints"):
-            self._keep_edit(editable, outcome, settings, data_fingerprint(X, y))
+            self.edit_ = edit_of(
+                editable,
+                outcome,
+                settings,
+                dropped=self.dropped_,
+                data=data_fingerprint(X, y),
+                weight_decay=self.weight_decay,
+            )
+            self.estimator_ = editable.edited(self.edit_.after.to(editable.theta))
         with timed(seconds, "audits"):
-            self._keep_audits(editable, outcome.judged, held, settings.seed)
-        self._keep_choice(outcome, settings)
+            self._keep_audits(editable, outcome.judged, given.held, seed)
+        self._honest_gap: HonestGap | None = None
+        self._choice = choice_of(outcome, settings, self.confidence)
         self.diagnostics_["seconds"] = seconds
         return self
 
@@ -405,17 +393,9 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _keep_scores(
         self, outcome: Outcome, train_rows: NDArray[np.int64] | None, rows: int
     ) -> None:
-        def by_given_row(scores: Tensor) -> NDArray[np.float64]:
-            if train_rows is None:
-                return by_blocks(lambda some: scores[some].double().cpu(), scores).numpy()
-            spread = np.full(rows, np.nan)
-            spread[train_rows] = scores.cpu().numpy()
-            return spread
-
-        self.influence_ = by_given_row(outcome.influence)
-        self.loss_influence_ = (
-            None if outcome.loss_influence is None else by_given_row(outcome.loss_influence)
-        )
+        on_loss = outcome.loss_influence
+        self.influence_ = by_given_row(outcome.influence, train_rows, rows)
+        self.loss_influence_ = None if on_loss is None else by_given_row(on_loss, train_rows, rows)
         self.dropped_ = outcome.dropped if train_rows is None else train_rows[outcome.dropped]
         self.direction_ = outcome.direction
         self.candidates_ = outcome.candidates
@@ -423,60 +403,24 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.moves_ = None if outcome.moves is None else outcome.moves.cpu().numpy()
         self.diagnostics_ = outcome.diagnostics
 
-    def _keep_edit(
-        self, editable: Editable, outcome: Outcome, settings: Settings, data: str
-    ) -> None:
-        theta = editable.theta
-        row: dict[str, Any] = outcome.candidates.iloc[outcome.chosen].to_dict()  # type: ignore[assignment]
-        self.edit_ = Edit(
-            before=theta.cpu().clone(),
-            delta=outcome.delta.to(theta).cpu().clone(),
-            dropped=self.dropped_,
-            parameter_names=tuple(editable.parameter_names),
-            frame=editable.frame_fingerprint(),
-            data=data,
-            settings={
-                "constraint": settings.constraint.name,
-                "k": len(self.dropped_),
-                "scale": float(row["scale"]),
-                "damping": float(row["damping"]),
-                "solver": outcome.diagnostics["solver"],
-                "curvature": outcome.diagnostics["curvature"],
-                "temperature": settings.temperature,
-                "drop": settings.drop,
-                "validation": settings.validation,
-                "search": repr(settings.search),
-                "selection": repr(settings.selection),
-                "loss": settings.loss.name,
-                "weight_decay": float(self.weight_decay),
-                "random_state": settings.seed,
-                "version": __version__,
-            },
-        )
-        self.estimator_ = editable.edited(self.edit_.after.to(theta))
-
     def _keep_audits(self, editable: Editable, judged: Rows, held: Rows | None, seed: int) -> None:
         before, after = editable.theta, self.edit_.after.to(editable.theta)
-        self.before_, self.after_ = (
-            self._audit(editable, theta, judged, seed) for theta in (before, after)
-        )
-        self.holdout_before_, self.holdout_after_ = (
-            None if held is None else self._audit(editable, theta, held, seed)
-            for theta in (before, after)
-        )
 
-    def _keep_choice(self, outcome: Outcome, settings: Settings) -> None:
-        self._honest_gap: HonestGap | None = None
-        self._choice: Choice | None = None
-        if outcome.patterns is not None and settings.constraint.metric is not None:
-            self._choice = Choice(
-                outcome.patterns,
-                settings.constraint.metric,
-                settings.selection,
-                float(outcome.candidates["gap"].iloc[outcome.chosen]),
-                self.confidence,
-                settings.seed,
+        def taken(theta: Tensor, rows: Rows) -> Audit:
+            return audited(
+                editable,
+                theta,
+                rows,
+                loss=self.loss_,
+                classes=self.classes_,
+                confidence=self.confidence,
+                seed=seed,
             )
+
+        self.before_, self.after_ = taken(before, judged), taken(after, judged)
+        self.holdout_before_, self.holdout_after_ = (
+            None if held is None else taken(theta, held) for theta in (before, after)
+        )
 
     @property
     def honest_gap_(self) -> HonestGap | None:
@@ -485,21 +429,6 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if self._honest_gap is None and self._choice is not None:
             self._honest_gap, self._choice = self._choice.honest_gap(), None
         return self._honest_gap
-
-    def _audit(self, editable: Editable, theta: Tensor, rows: Rows, seed: int) -> Audit:
-        predicted = self.loss_.predict(editable.outputs(rows.X, theta)).cpu().numpy()
-        take: Any = audit if self.loss_.is_classification else audit_regression
-        truth = rows.y.cpu().numpy()
-        if len(self.classes_) > 2:  # of two, 1 is the positive one whatever its name
-            predicted, truth = self.classes_[predicted], self.classes_[truth.astype(int)]
-        found: Audit = take(
-            truth,
-            predicted,
-            sensitive_features=rows.groups,
-            confidence=self.confidence,
-            random_state=seed,
-        )
-        return dataclasses.replace(found, positive_label=positive_label(self.classes_))
 
     def __sklearn_clone__(self) -> FairIJ:
         """A new FairIJ with the same settings; the fitted model stays fitted."""

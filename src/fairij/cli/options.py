@@ -15,11 +15,11 @@ from fairij.curvature import CURVATURES
 from fairij.errors import InvalidInputError
 from fairij.fairness import CONSTRAINTS
 from fairij.losses import LOSSES
-from fairij.mitigation import Drop, Reuse
 from fairij.model_files import ModelFile, Opening, load_model
 from fairij.search import SEARCHES
 from fairij.solvers import SOLVERS
 from fairij.tables import near_matches
+from fairij.task import Drop, Reuse
 
 Option = typer.Option
 ABOUT_MODEL, ABOUT_COLUMNS, ABOUT_EDIT = "The model", "Columns", "The edit"

@@ -1,0 +1,77 @@
+"""From what the user gave to what the engine takes: labels, the training loss, validation rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairij.inputs import Data, held_out
+from fairij.labels import Labels, check_runs, encode_labels
+from fairij.losses import Loss
+from fairij.models.base import Editable
+from fairij.models.rows import speaking_of
+from fairij.models.training import classes_of, l2_of, loss_of, weights_of
+from fairij.objective import Objective, normalised_weights
+from fairij.task import Rows
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that a mitigation works on; ``held`` are validation rows that it must not see."""
+
+    labels: Labels
+    objective: Objective
+    validation: Rows
+    held: Rows | None
+
+
+def prepare(
+    editable: Editable,
+    data: Data,
+    *,
+    loss: str | Loss,
+    weight_decay: float,
+    reused: bool,
+    holdout_fraction: float,
+    seed: int,
+) -> Prepared:
+    """Run the model on the rows, and read labels and weights by what it says of its training.
+
+    ``reused`` says whether the gradient will be of all validation rows, so that they are
+    linearised once and for all.
+    """
+    check_runs("X", editable, data.X)
+    model = editable.linearize(data.X)
+    with speaking_of("X_val"):
+        model_val = None
+        if reused and holdout_fraction == 0:
+            model_val = editable.linearize(data.X_val, keep=False)
+        z_val = editable.outputs(data.X_val) if model_val is None else model_val.outputs
+    labels = encode_labels(
+        model.outputs,
+        z_val,
+        data.y,
+        data.y_val,
+        loss_of(editable, loss),
+        classes_of(editable),
+    )
+    theta, rows = editable.theta, len(data.y)
+    weight = weights_of(editable, labels.train, data.y, data.weight)
+    objective = Objective(
+        model,
+        labels.train,
+        labels.loss,
+        normalised_weights(weight, rows, theta),
+        theta,
+        l2_of(editable, rows, weight, weight_decay),
+    )
+    validation = Rows(data.X_val, labels.validation, data.groups, model_val)
+    if holdout_fraction == 0:
+        return Prepared(labels, objective, validation, None)
+    away = held_out("holdout_fraction", holdout_fraction, data.groups, seed)
+    held = validation.take(np.flatnonzero(away))
+    validation = validation.take(np.flatnonzero(~away))
+    labels = dataclasses.replace(labels, validation=validation.y)
+    return Prepared(labels, objective, validation, held)

@@ -1,0 +1,133 @@
+"""What a mitigation is asked for, what it works with on the way, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairij.fairness.constraints import Constraint
+from fairij.fairness.groups import Groups
+from fairij.fairness.honesty import Patterns
+from fairij.influence import Influence
+from fairij.judging import Moves
+from fairij.losses import Loss
+from fairij.models.base import Linearization
+from fairij.models.rows import part_of
+from fairij.scene import Search
+from fairij.selection import Selection
+from fairij.solvers.base import Inverse, Solution, Solver
+
+Drop = Literal["fairness", "loss_aware"]
+Reuse = Literal["reuse", "split", "cross_fit"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Validation rows: features as the user holds them, labels as a tensor, groups."""
+
+    X: Any
+    y: Tensor
+    groups: Groups
+    model: Linearization | None = None  # on these rows, where there is one already
+
+    def take(self, index: NDArray[np.int64]) -> Rows:
+        return Rows(part_of(self.X, index), self.y[torch.as_tensor(index)], self.groups.take(index))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is asked for, all of it checked."""
+
+    constraint: Constraint
+    loss: Loss
+    solver: Solver
+    curvature: str
+    dampings: tuple[float, ...] | Literal["auto"]
+    search: Search
+    selection: Selection
+    drop: Drop
+    validation: Reuse
+    temperature: float
+    n_classes: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """The surrogate ``M`` on some validation rows, and its gradient (and their loss's)."""
+
+    rows: Rows
+    gaps: Tensor  # (P,) the parts of M; one alone where it is not made of parts
+    gradients: Tensor  # (D, P)
+    loss_gradient: Tensor | None
+
+    @property
+    def value(self) -> float:
+        return float(self.gaps.sum())
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The training points that may be dropped, most harmful first, by one fairness gradient."""
+
+    target: Target
+    weights: Tensor  # (P,) of the parts of M
+    influence: Influence
+    loss_scores: Tensor | None
+    order: Tensor  # no more of them than the search drops
+    positive: int  # how many there are
+
+
+@dataclass(frozen=True)
+class Trial:
+    """All that was tried at one damping."""
+
+    inverse: Inverse
+    rankings: list[Ranking]  # one a fold
+    table: pd.DataFrame
+    moves: Moves = field(default_factory=dict)  # of candidates that are solved for good
+    solved: dict[int, Solution] = field(default_factory=dict)  # by k, to the solver's tolerance
+
+
+@dataclass
+class Outcome:
+    """Everything that came of it."""
+
+    influence: Tensor
+    loss_influence: Tensor | None
+    dropped: NDArray[np.int64]
+    candidates: pd.DataFrame
+    chosen: int
+    delta: Tensor
+    judged: Rows
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+    direction: Tensor | None = None  # (D,) behind the influence
+    moves: Tensor | None = None  # (R, D) the change of each candidate, where none is solved anew
+    patterns: Patterns | None = None  # what all candidates predict on the rows of the choice
+
+
+def folds(rows: Rows, settings: Settings) -> list[tuple[Rows, Rows]]:
+    """Pairs of validation rows: what the gradient sees, what candidates are judged on."""
+    if settings.validation == "reuse":
+        return [(rows, rows)]
+    strata = rows.groups.codes.astype(np.int64)
+    if settings.loss.is_classification:
+        strata = strata * settings.n_classes + rows.y.cpu().numpy().astype(np.int64)
+    half = halves(strata, settings.seed)
+    first, second = rows.take(np.flatnonzero(half)), rows.take(np.flatnonzero(~half))
+    both = [(first, second), (second, first)]
+    return both if settings.validation == "cross_fit" else both[:1]
+
+
+def halves(strata: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
+    """A random half of the rows: of each stratum, and of each run of strata, give or take one."""
+    shuffled = np.random.default_rng(seed).permutation(len(strata))
+    chosen = np.zeros(len(strata), dtype=bool)
+    chosen[np.lexsort((shuffled, strata))[::2]] = True
+    return chosen

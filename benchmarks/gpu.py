@@ -56,10 +56,10 @@ def best_of(work: Callable[[], Any], repeats: int = 5) -> tuple[Any, float]:
 def scores_row(problem: Problem, rows: int) -> dict[str, Any]:
     pick = torch.randint(len(problem.X), (rows,), generator=torch.Generator().manual_seed(0))
     large = OnDevice(**vars(on(replace(problem, X=problem.X[pick], y=problem.y[pick]), "cuda")))
-    scores(large, 1e-3)
+    scores(large, tolerance=1e-3)
     torch.cuda.reset_peak_memory_stats()
     held = torch.cuda.memory_allocated()
-    _, seconds = best_of(lambda: scores(large, 1e-3), 3)
+    _, seconds = best_of(lambda: scores(large, tolerance=1e-3), 3)
     peak = (torch.cuda.max_memory_allocated() - held) / 1e6
     return {"rows": rows, "seconds": seconds, "peak_mb_beyond_data": peak}
 
@@ -114,7 +114,7 @@ def main() -> None:
     problem = make()
     expected = reference(problem)
     device = OnDevice(**vars(on(problem, "cuda")))
-    found, seconds = best_of(lambda: scores(device, 1e-3))
+    found, seconds = best_of(lambda: scores(device, tolerance=1e-3))
     result: dict[str, Any] = {
         "machine": torch.cuda.get_device_name(),
         "torch": torch.__version__,

@@ -22,8 +22,8 @@ noise = torch.Generator().manual_seed(1)
 X = problem.X[pick]
 X.add_(torch.randn(X.shape, generator=noise), alpha=0.01)  # no two rows alike
 large = replace(problem, X=X, y=problem.y[pick])
-scores(problem.head(512), 1e-3)
-measured = measure(lambda: scores(large, 1e-3), repeats=2, enough=10.0)
+scores(problem.head(512), tolerance=1e-3)
+measured = measure(lambda: scores(large, tolerance=1e-3), repeats=2, enough=10.0)
 print(json.dumps({"rows": rows, "seconds": measured.seconds, "peak_mb": measured.peak_mb,
                   "data_mb": X.numel() * 4 / 1e6}))
 """

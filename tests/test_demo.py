@@ -52,6 +52,7 @@ def test_the_folder_holds_the_page_the_plots_and_a_usable_edit(folder: Path) -> 
     }  # fmt: skip
     text = (folder / "report.html").read_text()
     assert "official test set" in text
+    assert "Positive label: <b>&gt;50K</b>" in text
     assert not re.search(r"<(script|link)[^>]+(src|href)=", text)  # needs no network
     assert len(text) < 5_000_000
     table = pd.read_csv(folder / "candidates.csv")
@@ -126,3 +127,8 @@ def test_force_replaces_only_what_the_demo_wrote(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "was not written by this command" in result.output.replace("\n", " ")
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+    for name in ("summary.json", "settings.toml"):  # as in the folder of a `mitigate`
+        (tmp_path / name).write_text("")
+    result = runner.invoke(app, ["demo", "--out", str(tmp_path), "--force"])
+    assert result.exit_code == 2
+    assert (tmp_path / "settings.toml").is_file()

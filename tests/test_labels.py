@@ -35,5 +35,6 @@ def test_equalized_odds_asks_for_every_label(name: str) -> None:
 def test_the_positive_label_is_the_second_of_two() -> None:
     assert positive_label(np.array(["no", "yes"], object)) == "yes"
     assert positive_label(np.array([0, 1])) == 1
+    assert str(positive_label(np.array([0.0, 1.0]))) == "1"  # not 1.0, which no table has
     assert positive_label(np.array([0, 1, 2])) is None
     assert positive_label(np.empty(0)) is None

@@ -42,6 +42,32 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, ending: str) -> None:
     pd.testing.assert_frame_equal(read_table(path), FRAME, check_dtype=False)
 
 
+def test_arrow_streams_are_read_too(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    table, path = pyarrow.Table.from_pandas(FRAME), tmp_path / "stream.arrow"
+    with pyarrow.ipc.new_stream(path, table.schema) as stream:
+        stream.write_table(table)
+    pd.testing.assert_frame_equal(read_table(path), FRAME, check_dtype=False)
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(InvalidInputError, match="cannot be read as arrow"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "cure"),
+    [
+        ("größe,sex\n1,f\n".encode("latin-1"), "Save it as UTF-8"),
+        (b"income;sex\n1,5;f\n", "save it anew with commas"),
+    ],
+)
+def test_what_spreadsheets_write_is_told_with_its_cure(
+    tmp_path: Path, content: bytes, cure: str
+) -> None:
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(InvalidInputError, match=cure):
+        read_table(tmp_path / "t.csv")
+
+
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     duckdb = pytest.importorskip("duckdb")

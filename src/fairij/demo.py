@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from fairij._version import __version__
@@ -136,9 +137,9 @@ def run_demo(
         model, constraints=constraint, selection=LowestGap(slack=SLACK), random_state=seed
     ).fit(
         train.X,
-        train.y,
+        _incomes(train),
         X_val=validation.X,
-        y_val=validation.y,
+        y_val=_incomes(validation),
         sensitive_features_val=[splits.groups[code] for code in validation.s],
     )
     seconds = {"train": trained - start, "mitigate": time.perf_counter() - trained}
@@ -167,14 +168,17 @@ def _audit(module: nn.Module, part: Split, groups: tuple[str, ...]) -> Audit:
 
 
 def check_folder(out: Path, *, force: bool) -> None:
-    """Raise unless the demo may write here; only an earlier demo's folder is ever replaced."""
+    """Raise unless the demo may write here; only an earlier demo's folder is ever replaced.
+
+    The folder of a `mitigate` has a summary too, and settings, which the demo has not.
+    """
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"--out must be a folder, but {out} is a file.")
     if not out.exists() or not any(out.iterdir()):
         return
     if not force:
         raise FileExistsError(f"{out} exists and is not empty; pass --force to replace it.")
-    if not (out / "summary.json").is_file():
+    if not (out / "summary.json").is_file() or (out / "settings.toml").exists():
         raise FileExistsError(
             f"{out} was not written by this command, so --force will not replace it; name a new "
             "folder."
@@ -213,16 +217,21 @@ def _write(demo: Demo, folder: Path) -> None:
         mitigator,
         folder / "report.html",
         X=demo.people,
-        y=np.where(train.y > 0, ">50K", "<=50K"),
+        y=_incomes(train),
         sensitive_features=pd.Series(_named(train, splits), name=splits.sensitive),
         X_test=test.X,
-        y_test=test.y,
+        y_test=_incomes(test),
         sensitive_features_test=_named(test, splits),
         title=f"{demo.constraint.replace('_', ' ').capitalize()} on UCI Adult, official test set",
     )
     (folder / "summary.json").write_text(json.dumps(demo.summary(), indent=2) + "\n")
     mitigator.candidates_.to_csv(folder / "candidates.csv", index=False)
     mitigator.edit_.save(folder / "edit.safetensors")
+
+
+def _incomes(part: Split) -> NDArray[np.str_]:
+    """The labels as the data set writes them; the page names the positive one."""
+    return np.where(part.y > 0, ">50K", "<=50K")
 
 
 def _named(part: Split, splits: Splits) -> list[str]:

@@ -111,7 +111,10 @@ def class_labels(y: NDArray[Any], z: Tensor) -> NDArray[Any]:
 
 def positive_label(classes: NDArray[Any]) -> Any:
     """Of two classes the second, whose rates are measured; None of several and in regression."""
-    return classes.tolist()[1] if len(classes) == 2 else None
+    if len(classes) != 2:
+        return None
+    label = classes.tolist()[1]
+    return int(label) if isinstance(label, float) and label.is_integer() else label
 
 
 def encode_classes(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:

@@ -19,6 +19,7 @@ import pandas as pd
 
 from fairij.errors import InvalidInputError
 
+STREAM = b"\xff\xff\xff\xff"  # how Arrow's streaming format begins
 PathLike = str | os.PathLike[str]
 KINDS: dict[str, str] = {
     ".csv": "csv",
@@ -52,6 +53,11 @@ def read_table(path: PathLike, *, query: str | None = None) -> pd.DataFrame:
         frame = _duckdb(file, query) if query is not None else READERS[kind](file)
     except (InvalidInputError, MemoryError):
         raise
+    except UnicodeDecodeError:
+        raise InvalidInputError(
+            f"{file} cannot be read as {kind}: it is not text in UTF-8. Save it as UTF-8, which "
+            "spreadsheets offer as a format of its own."
+        ) from None
     except PermissionError:
         raise InvalidInputError(f"{file} may not be read: check its permissions.") from None
     except Exception as error:  # every reader has its own kinds of error
@@ -110,6 +116,11 @@ def _csv(file: Path) -> pd.DataFrame:
     with opened(file, "rt", encoding="utf-8-sig", newline="") as text:
         header = next(csv.reader(text, delimiter=separator), [])
     check_names(file, header)  # pandas would rename repeated columns without a word
+    if len(header) == 1 and ";" in header[0]:
+        raise InvalidInputError(
+            f"The columns of {file} must be parted by commas, but its first line has semicolons: "
+            "save it anew with commas."
+        )
     return pd.read_csv(file, sep=separator, encoding="utf-8-sig", low_memory=False)
 
 
@@ -120,8 +131,12 @@ def _parquet(file: Path) -> pd.DataFrame:
 
 def _arrow(file: Path) -> pd.DataFrame:
     _library("pyarrow", "Arrow and Feather files")
-    feather = import_module("pyarrow.feather")
-    frame: pd.DataFrame = feather.read_table(file).to_pandas()
+    with file.open("rb") as opened:
+        is_stream = opened.read(4) == STREAM  # as Hugging Face's datasets are kept
+    if is_stream:
+        with import_module("pyarrow.ipc").open_stream(file.read_bytes()) as stream:
+            return stream.read_all().to_pandas()
+    frame: pd.DataFrame = import_module("pyarrow.feather").read_table(file).to_pandas()
     return frame
 
 

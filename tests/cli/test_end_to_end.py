@@ -129,6 +129,18 @@ def test_settings_repeat_a_run_exactly(run: Run, files: Path) -> None:
     assert first.settings["random_state"] == 5
 
 
+def test_scores_are_repeated_by_the_settings_beside_them(run: Run, files: Path) -> None:
+    asked = ("influence", "--model", "net.pt", *NET, *NUMBERS, *TABLES, *COLUMNS)
+    run(*asked, "--constraint", "equal_opportunity", "--out", "scores.csv")
+    run("influence", "--config", "scores.settings.toml", "--out", "again.csv")
+    assert filecmp.cmp("scores.csv", "again.csv", shallow=False)
+    assert filecmp.cmp("scores.settings.toml", "again.settings.toml", shallow=False)
+    Path("scores.csv").unlink()
+    said = run(*asked, "--out", "scores.parquet", code=2).stderr
+    assert "scores.settings.toml exists already; pass --force" in said
+    assert not Path("scores.parquet").exists()
+
+
 def test_the_command_line_wins_over_the_settings_file(run: Run, files: Path) -> None:
     Path("own.toml").write_text(
         'model = "model.txt"\ntrain = "train.csv"\nvalidation = "validation.csv"\n'
@@ -303,6 +315,19 @@ def test_a_language_model_knows_its_labels_by_name(run: Run, files: Path, bert: 
     words, codes = (json.loads(run(*asked, name).stdout) for name in ("w.csv", "test.csv"))
     assert (words.pop("positive_label"), codes.pop("positive_label")) == ("paid", 1)
     assert words == codes
+
+
+def test_a_class_is_found_by_its_import_path(run: Run, files: Path) -> None:
+    package = files / "shop_models"
+    package.mkdir()
+    (package / "nets.py").write_text(plain_files.NET)
+    asked = ("audit", "--model", "net.pt", "--model-args", '{"inputs": 3}', *NUMBERS, *COLUMNS,
+             "--table", "test.csv", "--json", "--model-class")  # fmt: skip
+    path = list(sys.path)
+    by_path = run(*asked, "shop_models.nets:Net").stdout
+    assert by_path == run(*asked, "net.py:Net").stdout
+    assert sys.path == path
+    del sys.modules["shop_models.nets"], sys.modules["shop_models"]
 
 
 def test_the_sensitive_column_is_a_feature_only_when_asked(run: Run, files: Path) -> None:

@@ -21,7 +21,8 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 import plain_files
 from fairij.cli import app
-from fairij.cli.exits import EXIT_CODES
+from fairij.cli.exits import EXIT_CODES, as_options
+from fairij.cli.outputs import whole_folder
 from plain_files import Run
 
 COLUMNS = ("--label", "repaid", "--sensitive", "sex")
@@ -70,6 +71,48 @@ def test_labels_in_words_must_say_which_one_is_1(run: Run) -> None:
     assert "pass it by --positive" in error(run(*AUDIT, *COLUMNS, code=2))
     said = run(*AUDIT, *COLUMNS, "--positive", "approved", "--json").stdout
     assert json.loads(said)["metrics"]["accuracy"]["value"] > 0.5
+
+
+def test_a_table_of_one_label_or_one_group_says_little(run: Run) -> None:
+    table = pd.read_csv("test.csv")
+    table.assign(repaid=1).to_csv("test.csv", index=False)
+    assert "must have rows of both labels, but all of them have 1" in error(
+        run(*AUDIT, *COLUMNS, code=2)
+    )
+    table.assign(sex="f").to_csv("test.csv", index=False)
+    told = "at least two groups, but all rows of test.csv are of 'f'"
+    assert told in error(run(*AUDIT, *COLUMNS, code=2))
+    assert told in error(run(*MITIGATE, "--test", "test.csv", "--out", "result", code=2))
+    assert told in error(
+        run("compare", "model.txt", "model.skops", "--table", "test.csv", *COLUMNS, code=2)
+    )
+
+
+def test_cures_are_told_as_options(run: Run) -> None:
+    table = pd.read_csv("test.csv")
+    table.assign(repaid=table["income"]).to_csv("test.csv", index=False)
+    assert "pass --loss squared_error for regression" in error(run(*AUDIT, *COLUMNS, code=2))
+    other = "train LogisticRegression(solver='lbfgs'), `drop`='loss_aware' or `validation`"
+    assert as_options(other) == (
+        "train LogisticRegression(solver='lbfgs'), --drop loss_aware or --reuse"
+    )
+
+
+def test_groups_of_few_rows_are_told(run: Run) -> None:
+    assert run(*AUDIT, *COLUMNS).stderr == ""
+    change("test.csv", "sex", 3, "x")
+    said = run(*AUDIT, *COLUMNS).stderr
+    assert "note: 1 of 3 groups have fewer than 30 rows to measure on, the smallest 1" in said
+
+
+def test_names_from_data_are_text_on_the_screen(run: Run) -> None:
+    names = {"f": "[red]women[/red]", "m": "[/nothing] " + "long " * 12}
+    table = pd.read_csv("test.csv")
+    table.assign(sex=table["sex"].map(names)).to_csv("[bold]test.csv", index=False)
+    asked = ("audit", "--model", "model.txt", "--table", "[bold]test.csv", *COLUMNS)
+    shown = run(*asked).stdout
+    for name in (*names.values(), "300 rows of [bold]test.csv"):
+        assert name.strip() in shown
 
 
 def test_one_file_cannot_be_two_kinds_of_rows(run: Run) -> None:
@@ -197,6 +240,8 @@ def test_an_empty_group(run: Run) -> None:
         ("header.csv", b"income,repaid,sex\n", "must have at least one row"),
         ("twice.csv", b"sex,sex\n1,2\n", "'sex' 2 times"),
         ("binary.csv", b"a,b\n\xff\xfe\x00,1\n", "cannot be read as csv"),
+        ("spreadsheet.csv", "sex,repaid\ncafé,1\n".encode("latin-1"), "Save it as UTF-8"),
+        ("european.csv", b"sex;income;repaid\nf;1,5;1\n", "must be parted by commas"),
         ("ragged.csv", b"a,b\n1,2\n1,2,3,4\n", "cannot be read as csv"),
         ("junk.parquet", b"PAR1 not really", "cannot be read as parquet"),
         ("junk.arrow", b"ARROW1 not really", "cannot be read as arrow"),
@@ -332,6 +377,50 @@ def test_nothing_is_overwritten_without_force(run: Run) -> None:
     assert "--force" in error(run("report", "result", code=2))
 
 
+def test_a_page_is_not_made_from_other_rows_than_were_used(run: Run) -> None:
+    run(*MITIGATE, "--test", "test.csv", "--out", "result")
+    for name in ("train.csv", "test.csv"):
+        kept = Path(name).read_bytes()
+        pd.read_csv(name).iloc[::-1].to_csv(name, index=False)
+        said = error(run("report", "result", "--out", "again.html", code=2))
+        assert f"{name} must be the table of that run, but it has changed" in said
+        assert not Path("again.html").exists()
+        Path(name).write_bytes(kept)
+    run("report", "result", "--out", "again.html")
+    Path("train.csv").unlink()
+    again = ("mitigate", "--config", "result/settings.toml", "--out", "second")
+    for asked in (("report", "result", "--out", "third.html"), again):
+        assert "train.csv; check the path" in error(run(*asked, code=2))
+
+
+def test_edits_are_compared_with_a_model_before_them(run: Run) -> None:
+    run(*MITIGATE, "--out", "result")
+    asked = ("--table", "test.csv", *COLUMNS)
+    for first in ("result", "result/edit.safetensors"):
+        said = error(run("compare", first, "model.txt", *asked, code=2))
+        assert f"{first} holds an edit: name the model before it" in said
+
+
+def test_the_old_folder_comes_back_when_a_new_one_cannot_take_its_place(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Path("old")
+    old.mkdir()
+    (old / "settings.toml").write_text("old")
+    replace = os.replace
+
+    def interrupted(first: Path, second: Path) -> None:
+        replace(first, second)
+        if Path(first).name == "old":  # Ctrl-C right after the old one was put aside
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt), whole_folder(old, force=True) as folder:
+        (folder / "settings.toml").write_text("new")
+    assert (old / "settings.toml").read_text() == "old"
+    assert leftovers() == []
+
+
 def test_force_replaces_only_what_this_command_wrote(run: Run) -> None:
     Path("thesis").mkdir()
     Path("thesis/chapter.txt").write_text("years of work")
@@ -373,6 +462,12 @@ def test_settings_files_are_checked(run: Run, text: str, expected: str) -> None:
 )
 def test_settings_that_make_no_sense(run: Run, arguments: tuple[str, ...], expected: str) -> None:
     assert expected in error(run(*MITIGATE, *arguments, "--out", "result", code=2))
+
+
+def test_seeds_are_not_negative(run: Run) -> None:
+    for asked in ((*AUDIT, *COLUMNS), (*MITIGATE, "--out", "result"), ("demo", "--out", "d")):
+        said = run(*asked, "--seed", "-1", code=2).stderr
+        assert "Invalid value for '--seed'" in said
 
 
 def leftovers() -> list[str]:
@@ -489,6 +584,12 @@ def test_the_help_has_every_exit_code_and_examples(run: Run) -> None:
             assert f"{code} {meaning}" in text
 
 
+def test_the_first_help_shows_the_way(run: Run) -> None:
+    text = " ".join(run("--help").stdout.split())
+    assert "`fairij audit` says how the model treats the groups" in text
+    assert "fairij demo --out my-demo" in text
+
+
 def test_data_sets_are_listed_and_unknown_ones_told(run: Run) -> None:
     found = json.loads(run("datasets", "list", "--json").stdout)
     assert "adult" in found["datasets"]
@@ -501,6 +602,18 @@ def test_studies_are_listed_and_unknown_ones_told(run: Run) -> None:
     assert "adult" in json.loads(run("reproduce", "list", "--json").stdout)["studies"]
     assert "must be one of" in error(run("reproduce", "nothing", "--out", "x", code=2))
     assert not Path("x").exists()
+
+
+def test_a_study_writes_into_no_other_folder(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairij.studies.reproduce", lambda *_, **__: pd.DataFrame())
+    said = error(run("reproduce", "adult", "--quick", "--out", ".", code=2))
+    assert "holds files that are not of a study" in said
+    said = error(run("reproduce", "adult", "--quick", "--out", "train.csv", code=2))
+    assert "train.csv is a file" in said
+    Path("begun").mkdir()
+    run("reproduce", "adult", "--quick", "--out", "begun")
+    Path("begun/results.jsonl").touch()
+    run("reproduce", "adult", "--quick", "--out", "begun")
 
 
 def test_a_study_is_run_as_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

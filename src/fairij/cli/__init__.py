@@ -8,11 +8,10 @@ import typer
 
 from fairij._version import __version__
 from fairij.cli import audit, compare, datasets, demo, edits, influence, mitigate, report, reproduce
-from fairij.cli.commands import register
+from fairij.cli.commands import register, teaching
 from fairij.cli.exits import EPILOG
 
 app = typer.Typer(
-    help="Make a model that you already have fair, without training it again.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -40,7 +39,6 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
@@ -48,6 +46,11 @@ def main(
 ) -> None:
     """Make a model that you already have fair, without training it again.
 
-    Start with `fairij audit --help` and `fairij mitigate --help`; `fairij demo --out my-demo` shows
-    the whole way on real data.
+    You need a model file, and tables of rows with their labels and groups. `fairij audit` says how
+    the model treats the groups; `fairij mitigate` writes an edited model and a report page;
+    `fairij compare` puts old and new side by side; `fairij undo` goes back. Each has a --help with
+    examples, and `fairij demo --out my-demo` shows the whole way on real data.
     """
+
+
+app.callback(help=teaching(main))(main)

@@ -12,7 +12,7 @@ from fairij.cli.options import (
     ModelPath,
     TableOptions,
 )
-from fairij.cli.rows import features_said, read_part
+from fairij.cli.rows import check_two_groups, features_said, read_part
 from fairij.cli.show import audit_dict, print_json, say, show_audits
 
 EXAMPLES = (
@@ -35,7 +35,7 @@ def audit(
 ) -> None:
     """Show how a model treats groups: rates and gaps on a table, with bootstrap intervals."""
     file = opening.open(model)
-    part = read_part(table.table, table.query, columns, file)
+    part = check_two_groups(read_part(table.table, table.query, columns, file), table.table)
     found = measured(file.model, part, how)
     if as_json:
         print_json(

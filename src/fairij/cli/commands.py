@@ -18,10 +18,16 @@ def register(
     app: typer.Typer, name: str, function: Callable[..., Any], examples: Sequence[str] = ()
 ) -> None:
     """Make a function a command; parameters that are dataclasses become their fields' options."""
-    text = inspect.cleandoc(function.__doc__ or "")
+    text = teaching(function)
     if examples:
         text += "\n\nExamples:\n\n" + "\n\n".join(f"$ {example}" for example in examples)
     app.command(name, cls=Command, epilog=EPILOG, help=text)(_spread(function))
+
+
+def teaching(function: Callable[..., Any]) -> str:
+    """A docstring as help: each paragraph on one line, which the screen breaks where it ends."""
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _spread(function: Callable[..., Any]) -> Callable[..., Any]:

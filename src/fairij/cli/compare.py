@@ -17,7 +17,7 @@ from fairij.cli.options import (
     TableOptions,
 )
 from fairij.cli.outputs import MARK
-from fairij.cli.rows import read_part
+from fairij.cli.rows import check_two_groups, read_part
 from fairij.cli.show import audit_dict, print_json, show_audits
 from fairij.edits import FORMAT, Edit
 from fairij.errors import InvalidInputError
@@ -48,8 +48,13 @@ def compare(
 ) -> None:
     """Measure several models, or edits of the first one, side by side on one table."""
     names = _names(models)
+    if _edit_at(models[0]) is not None:
+        raise InvalidInputError(
+            f"The first must be the model that edits are put on, but {models[0]} holds an edit: "
+            "name the model before it."
+        )
     base = opening.open(models[0])
-    part = read_part(table.table, table.query, columns, base)
+    part = check_two_groups(read_part(table.table, table.query, columns, base), table.table)
     found = {names[0]: measured(base.model, part, how)}
     for name, path in zip(names[1:], models[1:], strict=True):
         edit = _edit_at(path)

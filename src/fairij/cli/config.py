@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import tomllib
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from fairij.errors import FairIJWarning
 from fairij.tables import near_matches
 
 PATHS = {"model", "table", "train", "validation", "test", "edit", "out", "data_home", "checkpoint"}
@@ -73,21 +76,47 @@ def _value(key: str, value: Any, path: Path, *, repeats: bool) -> Any:
     return [str(item) for item in value] if repeats else value
 
 
-def settings_toml(settings: Mapping[str, Any], files: Mapping[str, Path]) -> str:
+def as_asked(named: Mapping[str, Any], *groups: Any) -> dict[str, Any]:
+    """All that was asked, with whole paths, but for what must be said anew each time."""
+    values = dict(named)
+    for group in groups:
+        values |= dataclasses.asdict(group)
+    del values["trust_pickle"]
+    place, colon, name = (values["model_class"] or "").rpartition(":")
+    if place.endswith(".py"):
+        values["model_class"] = f"{Path(place).resolve()}{colon}{name}"
+    return {k: v.resolve() if isinstance(v, Path) else v for k, v in values.items()}
+
+
+def settings_toml(
+    command: str, settings: Mapping[str, Any], files: Mapping[str, Path | None]
+) -> str:
     """Settings as TOML, without those left at None, and the hash of each file that was read."""
-    lines = ["# Repeat this run: fairij mitigate --config settings.toml --out NEW"]
+    lines = [f"# Repeat this run: fairij {command} --config THIS_FILE --out NEW"]
     lines += [f"{key} = {_toml(value)}" for key, value in settings.items() if value is not None]
     lines += ["", f"[{HASHES}]"]
-    lines += [f"{name} = {_toml(file_hash(path))}" for name, path in files.items()]
+    lines += [f"{name} = {_toml(file_hash(path))}" for name, path in files.items() if path]
     return "\n".join(lines) + "\n"
 
 
-def changed_files(config: Path | None, files: Mapping[str, Path]) -> list[str]:
-    """Which of these files are no longer those that the settings file was written for."""
+def note_changed(config: Path | None, files: Mapping[str, Path | None]) -> None:
+    """Warn of files that are no longer those that the settings file was written for."""
     if config is None:
-        return []
-    recorded = tomllib.loads(config.read_text(encoding="utf-8")).get(HASHES, {})
-    return [n for n, path in files.items() if n in recorded and recorded[n] != file_hash(path)]
+        return
+    for name in changed_files(tomllib.loads(config.read_text(encoding="utf-8")), files):
+        warnings.warn(
+            f"--{name} is no longer the file that {config} was written for, so the result will "
+            "differ.",
+            FairIJWarning,
+            stacklevel=3,
+        )
+
+
+def changed_files(settings: Mapping[str, Any], files: Mapping[str, Path | None]) -> list[str]:
+    """Which of these files, where they are there, are not those the settings were written for."""
+    recorded = settings.get(HASHES, {})
+    there = {name: path for name, path in files.items() if path and path.exists()}
+    return [n for n, path in there.items() if n in recorded and recorded[n] != file_hash(path)]
 
 
 def file_hash(path: Path) -> str:

@@ -18,7 +18,7 @@ EXAMPLES = ("fairij demo --out my-demo",)
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the page, plots, summary and edit.")],
-    seed: Annotated[int, typer.Option(help="Of the split and the training.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the split and the training.")] = 0,
     constraint: Annotated[
         str,
         typer.Option(

@@ -123,10 +123,18 @@ def as_options(message: str) -> str:
     """A message of the library in the words of the command line."""
 
     def spoken(found: re.Match[str]) -> str:
-        name = found.group(1)
-        return SPOKEN.get(name) or (f"--{name.replace('_', '-')}" if name in SAME else found[0])
+        return _spoken(found[1]) or found[0]
 
+    def with_value(found: re.Match[str]) -> str:
+        option = _spoken(found[1]) or ""
+        return f"{option} {found[2]}" if option.startswith("--") else found[0]
+
+    message = re.sub(r"(?<!\()`?\b(\w+)`?='(\w+)'", with_value, message)
     return re.sub(r"`(\w+)`", spoken, message)
+
+
+def _spoken(name: str) -> str | None:
+    return SPOKEN.get(name) or (f"--{name.replace('_', '-')}" if name in SAME else None)
 
 
 def _is_ours(warning: warnings.WarningMessage) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import typer
 
+from fairij.cli.config import as_asked, note_changed, settings_toml
 from fairij.cli.fitting import fit
 from fairij.cli.options import (
     ColumnOptions,
@@ -29,6 +30,7 @@ from fairij.tables import table_kind, write_table
 EXAMPLES = (
     "fairij influence --model model.txt --train train.csv --validation validation.csv "
     "--label income --sensitive sex --out scores.parquet",
+    "fairij influence --config scores.settings.toml --out again.csv",
 )
 
 
@@ -47,17 +49,25 @@ def influence(
 
     The file has one line a row of --train, in its order: row, influence, and rank (1: most
     harmful). Rows that were split off for validation have neither. With --drop loss_aware there is
-    also loss_influence: positive means that dropping the row lowers the validation loss.
+    also loss_influence: positive means that dropping the row lowers the validation loss. Beside it
+    stands a file of the same name ending in .settings.toml, with which the run can be repeated.
     """
     if table_kind(out) not in ("csv", "parquet"):
         raise InvalidInputError(f"--out must end in .csv or .parquet, got {out}.")
-    check_target(out, force=force)
+    beside = out.with_name(f"{out.name.split('.')[0]}.settings.toml")
+    for target in (out, beside):
+        check_target(target, force=force)
+    files = {"model": model, **tables.files()}
+    note_changed(config, files)
     mitigator = fit(opening.open(model), tables, columns, edit, scores_only=True).mitigator
     frame = scores_frame(mitigator)
-    with whole_file(out, force=force) as target:
+    settings = as_asked({"model": model}, opening, tables, columns, edit)
+    with whole_file(out, force=force) as target, whole_file(beside, force=force) as noted:
         write_table(frame, target)
+        noted.write_text(settings_toml("influence", settings, files), encoding="utf-8")
     found: dict[str, Any] = {
         "out": str(out),
+        "settings": str(beside),
         "rows": len(frame),
         "positive": int((mitigator.influence_ > 0).sum()),
         "constraint": edit.constraint,

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import fairij
 from fairij.cli.options import MeasureOptions
 from fairij.cli.rows import Part
-from fairij.errors import FairIJError, InvalidInputError
+from fairij.errors import FairIJError, InvalidInputError, SmallGroupWarning
 from fairij.fairness import Audit, audit
 from fairij.fairness.audit import audit_regression
-from fairij.labels import encode_labels, positive_label
+from fairij.fairness.groups import encode_groups
+from fairij.labels import SMALL_CELL, encode_labels, positive_label
 from fairij.models import adapt
 from fairij.models.training import classes_of, loss_of
 
@@ -25,6 +29,7 @@ def measured(model: Any, part: Part, how: MeasureOptions) -> Audit:
     with model_speaks():
         editable = adapt(model)
         z = editable.outputs(part.X)
+    _check_rows(part, one_output=z.ndim == 1 and classes_of(editable) is None)
     labels = encode_labels(z, z, part.y, part.y, loss_of(editable, how.loss), classes_of(editable))
     predicted = labels.loss.predict(z).cpu().numpy()
     truth = labels.train.cpu().numpy()
@@ -39,6 +44,25 @@ def measured(model: Any, part: Part, how: MeasureOptions) -> Audit:
         truth, predicted, sensitive_features=part.groups, sample_weight=part.weight, **settings
     )
     return replace(found, positive_label=positive_label(part.named(labels.classes)))
+
+
+def _check_rows(part: Part, *, one_output: bool) -> None:
+    """Raise where one label alone does not say what it stands for; note groups of few rows."""
+    if one_output and len(np.unique(part.y)) == 1:
+        raise InvalidInputError(
+            f"The table must have rows of both labels, but all of them have {part.label[0]!s}: "
+            "give rows of both."
+        )
+    sizes = encode_groups(part.groups).sizes
+    if sizes.min() < SMALL_CELL:
+        few = int((sizes < SMALL_CELL).sum())
+        warnings.warn(
+            f"{few} of {len(sizes)} groups have fewer than {SMALL_CELL} rows to measure on, the "
+            f"smallest {sizes.min()}: their rates are very uncertain, see the intervals. Cut a "
+            "continuous attribute into ranges, or merge groups.",
+            SmallGroupWarning,
+            stacklevel=3,
+        )
 
 
 @contextmanager

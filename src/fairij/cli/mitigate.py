@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fairij.cli.config import changed_files, file_hash, settings_toml
+from fairij.cli.config import as_asked, file_hash, note_changed, settings_toml
 from fairij.cli.exits import TARGET_MISSED, fail
 from fairij.cli.fitting import Fitted, fit
 from fairij.cli.folder import PAGE, write_result
@@ -27,9 +25,9 @@ from fairij.cli.options import (
 )
 from fairij.cli.outputs import MARK, check_target, save_model, whole_folder
 from fairij.cli.pages import write_page
-from fairij.cli.rows import Part, features_said, read_part
+from fairij.cli.rows import Part, check_two_groups, features_said, read_part
 from fairij.cli.show import metrics_table, positive_said, print_json, say, show
-from fairij.errors import FairIJWarning, InvalidInputError
+from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
 from fairij.mitigator import FairIJ
 from fairij.model_files import ModelFile
@@ -74,30 +72,21 @@ def mitigate(
     the run can be repeated.
     """
     check_target(out, force=force, folder=True)
-    files = {"model": model, "train": tables.train}
-    files |= {"validation": tables.validation} if tables.validation else {}
-    files |= {"test": test} if test else {}
+    files = {"model": model, **tables.files(), "test": test}
     _check_apart(tables, test, test_query)
     file = opening.open(model)
     test_part = None
     if test is not None:
-        test_part = read_part(test, test_query, columns, file, with_weights=False)
-    for name in changed_files(config, files):
-        warnings.warn(
-            f"--{name} is no longer the file that {config} was written for, so the result will "
-            "differ.",
-            FairIJWarning,
-            stacklevel=2,
-        )
+        read = read_part(test, test_query, columns, file, with_weights=False)
+        test_part = check_two_groups(read, test)
+    note_changed(config, files)
     fitted = fit(file, tables, columns, edit, checkpoint=checkpoint)
     audits = _on_test(fitted.mitigator, test_part, edit)
-    settings = _settings(
-        {"model": model, "test": test, "test_query": test_query, "title": title},
-        (opening, tables, columns, edit),
-    )
+    named = {"model": model, "test": test, "test_query": test_query, "title": title}
+    settings = as_asked(named, opening, tables, columns, edit)
     with whole_folder(out, force=force) as folder:
         save_model(file, fitted.mitigator.estimator_, folder / file.saved_name(), opening.open)
-        (folder / MARK).write_text(settings_toml(settings, files), encoding="utf-8")
+        (folder / MARK).write_text(settings_toml("mitigate", settings, files), encoding="utf-8")
         about = _about(file, fitted, columns, test_part, audits)
         summary = write_result(folder, fitted.mitigator, about, audits)
         write_page(
@@ -149,18 +138,6 @@ def _on_test(fitted: FairIJ, part: Part | None, edit: EditOptions) -> dict[str, 
 def comparison(fitted: FairIJ, test: dict[str, Audit]) -> Comparison:
     """On the rows that deserve most trust."""
     return Comparison("test rows", **test) if test else on_validation_rows(fitted)
-
-
-def _settings(named: dict[str, Any], groups: tuple[Any, ...]) -> dict[str, Any]:
-    """All that was asked, with whole paths, but for what must be said anew each time."""
-    values = dict(named)
-    for group in groups:
-        values |= dataclasses.asdict(group)
-    del values["trust_pickle"]
-    place, colon, name = (values["model_class"] or "").rpartition(":")
-    if place.endswith(".py"):
-        values["model_class"] = f"{Path(place).resolve()}{colon}{name}"
-    return {k: v.resolve() if isinstance(v, Path) else v for k, v in values.items()}
 
 
 def _about(

@@ -53,7 +53,8 @@ class ModelOptions:
     model_class: Annotated[
         str | None,
         Option(
-            help="The class that torch parameters belong to: package.module:Net or net.py:Net.",
+            help="The class that torch parameters belong to: package.module:Net, installed or in "
+            "this folder, or net.py:Net.",
             rich_help_panel=ABOUT_MODEL,
         ),
     ] = None
@@ -125,7 +126,13 @@ class ColumnOptions:
         ),
     ] = False
     weights: Annotated[
-        str | None, Option(help="The column of row weights.", rich_help_panel=ABOUT_COLUMNS)
+        str | None,
+        Option(
+            help="The column of row weights: in `audit` and `compare` of the rows measured, in "
+            "`influence` and `mitigate` of the training rows alone, as the model's training had "
+            "them.",
+            rich_help_panel=ABOUT_COLUMNS,
+        ),
     ] = None
     positive: Annotated[
         str | None,
@@ -154,7 +161,7 @@ class MeasureOptions:
 
     loss: Annotated[str, Option(help="squared_error for regression; else auto.")] = "auto"
     confidence: Annotated[float, Option(help="Level of the intervals.")] = 0.95
-    seed: Annotated[int, Option(help="Of the bootstrap.")] = 0
+    seed: Annotated[int, Option(min=0, help="Of the bootstrap.")] = 0
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -184,6 +191,9 @@ class FitTables:
             "than memory holds. Without it every table is read whole.",
         ),
     ] = False
+
+    def files(self) -> dict[str, Path | None]:
+        return {"train": self.train, "validation": self.validation}
 
 
 def _in_edit(text: str) -> Any:
@@ -245,7 +255,9 @@ class EditOptions:
     batch_size: Annotated[int | None, _in_edit("Rows at a time (torch).")] = None
     memory_limit: Annotated[int, _in_edit("Bytes of graph kept in memory (torch).")] = 2**28
     confidence: Annotated[float, _in_edit("Level of the intervals.")] = 0.95
-    seed: Annotated[int, _in_edit("Of every random choice.")] = 0
+    seed: Annotated[
+        int, Option(min=0, help="Of every random choice.", rich_help_panel=ABOUT_EDIT)
+    ] = 0
 
     def __post_init__(self) -> None:
         check_choices(self)

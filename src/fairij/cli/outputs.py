@@ -81,13 +81,13 @@ def _take_place(new: Path, target: Path) -> None:
         os.replace(new, target)
         return
     aside = new.with_name(f"{new.name}.old")
-    os.replace(target, aside)
     try:
+        os.replace(target, aside)
         os.replace(new, target)
-    except BaseException:
-        os.replace(aside, target)
-        raise
-    shutil.rmtree(aside)
+    finally:  # also where Ctrl-C comes between the two
+        if not target.exists():
+            os.replace(aside, target)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def save_model(

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fairij.cli.config import changed_files
 from fairij.cli.fitting import make_mitigator, read_train
 from fairij.cli.folder import PAGE, read_result
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables, Force, Json, ModelOptions
@@ -44,6 +45,7 @@ def report(
     columns, tables = _of(ColumnOptions, settings), _of(FitTables, settings)
     file = opening.open(Path(settings["model"]))
     fitted = read_result(folder, make_mitigator(file.model, _of(EditOptions, settings)))
+    _check_unchanged(folder, settings)
     train = read_train(tables, columns, file)
     test = None
     if "test" in settings:
@@ -79,6 +81,17 @@ def _settings(folder: Path) -> dict[str, Any]:
     if missing:
         raise InvalidInputError(f"{folder / MARK} must say {missing[0]!r}, but does not.")
     return settings
+
+
+def _check_unchanged(folder: Path, settings: dict[str, Any]) -> None:
+    """Raise where a table is not that of the run; other rows of a database may have changed."""
+    names = [n for n in ("train", "test") if n in settings and f"{n}_query" not in settings]
+    for name in changed_files(settings, {name: Path(settings[name]) for name in names}):
+        raise InvalidInputError(
+            f"{settings[name]} must be the table of that run, but it has changed since, and the "
+            "page would show rows that were not used: put the old file back, or run `fairij "
+            f"mitigate --config {folder / MARK}` anew."
+        )
 
 
 def _of(kind: Any, settings: dict[str, Any]) -> Any:

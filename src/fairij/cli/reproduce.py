@@ -30,7 +30,10 @@ def reproduce(
     data_home: Annotated[Path | None, typer.Option(help="Where data files are kept.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a study of the paper again; one that was stopped goes on where it stopped."""
+    """Run a study of the paper again; one that was stopped goes on where it stopped.
+
+    The folder must be new, empty, or that of an earlier run of the study.
+    """
     from fairij.studies import STUDIES
     from fairij.studies import reproduce as run
 
@@ -41,6 +44,7 @@ def reproduce(
             say("\n".join(STUDIES))
         return
     folder = out or Path(f"reproduced-{name}")
+    _check_folder(folder)
     given: dict[str, Any] = {"path": path, "data_home": data_home}
     options = {key: value for key, value in given.items() if value is not None}
     with reporter("auto") as progress:
@@ -49,3 +53,16 @@ def reproduce(
         print_json({"study": name, "records": len(records), "out": str(folder)})
     else:
         say(f"{len(records)} records and the figures of {name} are in {folder}")
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise where a README or figures of somebody else's could be overwritten."""
+    from fairij.studies.driver import RESULTS
+
+    if folder.is_file():
+        raise FileExistsError(f"--out must be a folder, but {folder} is a file.")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / RESULTS).is_file():
+        raise FileExistsError(
+            f"{folder} holds files that are not of a study, which a README and figures could "
+            "replace; name a new folder."
+        )

@@ -151,6 +151,17 @@ def _groups(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     return frame
 
 
+def check_two_groups(part: Part, path: Path) -> Part:
+    """Raise where all rows to be measured are of one group: its gap to itself says nothing."""
+    names = encode_groups(part.groups).names
+    if len(names) < 2:
+        raise InvalidInputError(
+            f"A gap needs at least two groups, but all rows of {path} are of {names[0]!r}: add "
+            "rows of another group, or name another column by --sensitive."
+        )
+    return part
+
+
 def check_every_group(train: Part, validation: Part) -> None:
     """Raise if a group of the training table has no validation rows: its gap would be unknown."""
     if train.groups is None or validation.groups is None:
@@ -183,5 +194,6 @@ def _check_missing(column: pd.Series[Any], path: Path, role: str) -> None:
         raise InvalidInputError(
             f"{path} has {int(missing.sum())} missing value(s) in {column.name!r}, {role}; the "
             f"first is in row {int(np.flatnonzero(missing)[0])} (the first below the header is row "
-            "0): drop those rows, or fill them."
+            "0): drop those rows, or fill them. In a CSV file empty cells are missing, and so are "
+            "the words NA, NaN, None and null."
         )

@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import numpy as np
 import pandas as pd
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from fairij.fairness import Audit
 from fairij.report.words import LABELS
 
 # where results go: all else that is printed meanwhile, as by a library, goes to standard error
 RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
+WIDE = 200  # columns of text where there is no screen to fit, as in a file
 
 
 def show(*things: Any) -> None:
+    console = Console(file=RESULTS.get())
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(file=RESULTS.get(), width=WIDE)
     for thing in things:
-        Console(file=RESULTS.get()).print(thing)
+        console.print(thing)
+
+
+def table_of(title: str, columns: Sequence[str], *, numbers: Collection[str] = ()) -> Table:
+    """An empty table; names from files and data are text, not markup, and never cut short."""
+    table = Table(title=Text(title), title_justify="left")
+    for name in columns:
+        justify: Literal["left", "right"] = "right" if name in numbers else "left"
+        table.add_column(Text(name), justify=justify, overflow="fold")
+    return table
 
 
 def print_json(result: Mapping[str, Any]) -> None:
@@ -80,30 +95,27 @@ def positive_said(audit: Audit) -> str:
 
 def metrics_table(title: str, audits: Mapping[str, Audit]) -> Table:
     """One line a metric, one column a model, each value with its interval."""
-    table = Table(title=f"{title} ({_level(audits)} intervals)", title_justify="left")
-    table.add_column("metric")
-    for name in audits:
-        table.add_column(name, justify="right")
+    name = f"{title} ({_level(audits)} intervals)"
+    table = table_of(name, ["metric", *audits], numbers=audits)
     for metric in next(iter(audits.values())).metrics.index:
         rows = [audit.metrics.loc[metric] for audit in audits.values()]
         cells = [_cell(float(r["value"]), float(r["low"]), float(r["high"])) for r in rows]
         plain_name = str(metric).replace("_difference", "_gap").replace("_", " ")
-        table.add_row(LABELS.get(str(metric), plain_name), *cells)
+        table.add_row(Text(LABELS.get(str(metric), plain_name)), *cells)
     return table
 
 
 def groups_table(title: str, audit: Audit) -> Table:
     """For each group its number of rows, and each rate with its interval."""
-    table = Table(title=f"{title} ({_level({title: audit})} intervals)", title_justify="left")
-    for name in ("group", "rows", "rate", "value"):
-        table.add_column(name, justify="right" if name in ("rows", "value") else "left")
+    name = f"{title} ({_level({title: audit})} intervals)"
+    table = table_of(name, ["group", "rows", "rate", "value"], numbers={"rows", "value"})
     intervals = audit.group_intervals
     for group, count in audit.by_group["count"].items():
-        shown = (str(group), f"{count:.0f}")
+        shown = (Text(str(group)), f"{count:.0f}")
         of_group = intervals.xs(group, level="group")[["value", "low", "high"]]
         for rate, cells in zip(of_group.index, of_group.to_numpy().tolist(), strict=True):
-            table.add_row(*shown, str(rate).replace("_", " "), _cell(*cells))
-            shown = ("", "")
+            table.add_row(*shown, Text(str(rate).replace("_", " ")), _cell(*cells))
+            shown = (Text(), "")
     return table
 
 

@@ -67,7 +67,7 @@ def _tokens(tokenizer: Any, model: Any, frame: pd.DataFrame) -> dict[str, Any]:
         row = int(np.flatnonzero(wrong)[0])
         raise InvalidInputError(
             f"The column {frame.columns[0]!r} must hold text, but row {row} holds "
-            f"{text.iloc[row]!r}: drop such rows, or name another column by --text."
+            f"{str(text.iloc[row])!r}: drop such rows, or name another column by --text."
         )
     longest = min(
         int(getattr(model.config, "max_position_embeddings", 512) or 512),

@@ -111,7 +111,7 @@ def _construct(opening: Opening) -> nn.Module:
             f"--model-class must be module:Class or file.py:Class, got {made_by!r}."
         )
     try:
-        source = _source(Path(place)) if place.endswith(".py") else import_module(place)
+        source = _source(Path(place)) if place.endswith(".py") else _imported(place)
         module = getattr(source, name)(**opening.model_args)
     except (ImportError, AttributeError, OSError, SyntaxError) as error:
         raise InvalidInputError(f"--model-class {made_by} cannot be imported: {error}.") from None
@@ -125,6 +125,18 @@ def _construct(opening: Opening) -> nn.Module:
             f"--model-class {made_by} must make a torch.nn.Module, got {type(module).__name__!r}."
         )
     return module
+
+
+def _imported(place: str) -> Any:
+    """A module by its import path: an installed one, or else one in the working folder."""
+    here = str(Path.cwd())
+    known = here in sys.path
+    sys.path += [] if known else [here]
+    try:
+        return import_module(place)
+    finally:
+        if not known:
+            sys.path.remove(here)
 
 
 def _source(file: Path) -> Any:

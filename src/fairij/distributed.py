@@ -9,6 +9,7 @@ made by one all-reduce. All processes therefore see the same numbers and take th
 from __future__ import annotations
 
 import atexit
+import gc
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -38,8 +39,15 @@ def start() -> int:
             dist.init_process_group("cpu:gloo,cuda:nccl", **_meeting())
         else:
             dist.init_process_group("gloo", **_meeting())
-        atexit.register(dist.destroy_process_group)
+        atexit.register(_leave)
     return dist.get_rank() if dist.is_initialized() else 0
+
+
+def _leave() -> None:
+    """Part from the others; a group that a cycle keeps alive would abort the ending process."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    gc.collect()
 
 
 def _meeting() -> dict[str, Any]:

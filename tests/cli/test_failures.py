@@ -105,7 +105,8 @@ def test_groups_of_few_rows_are_told(run: Run) -> None:
     assert "note: 1 of 3 groups have fewer than 30 rows to measure on, the smallest 1" in said
 
 
-def test_names_from_data_are_text_on_the_screen(run: Run) -> None:
+def test_names_from_data_are_text_on_the_screen(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # several test processes are given one
     names = {"f": "[red]women[/red]", "m": "[/nothing] " + "long " * 12}
     table = pd.read_csv("test.csv")
     table.assign(sex=table["sex"].map(names)).to_csv("[bold]test.csv", index=False)

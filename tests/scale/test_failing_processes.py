@@ -53,7 +53,7 @@ product = (_linearization.TorchLinearization, "sandwich")
 cases = {{
     "in a product": (product, lambda: fails(ZeroDivisionError("a bug"), after=2)),
     "between exchanges": ((mitigation, "most_harmful"), lambda: fails(MemoryError())),
-    "after the last one": ((mitigator, "Edit"), lambda: fails(KeyError("edit"))),
+    "after the last one": ((mitigator, "edit_of"), lambda: fails(KeyError("edit"))),
     "none": (None, None),
     "ended": (product, lambda: end),
 }}

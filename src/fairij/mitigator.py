@@ -201,15 +201,10 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         seed = shared_seed(self._seed())
         choices = self._choices(seed)
         X, X_val = as_source(X), as_source(X_val)
-        y, y_val = whole_column(X, y), whole_column(X_val, y_val)
-        sample_weight = whole_column(X, sample_weight)
-        sensitive_features = whole_column(X, sensitive_features)
-        sensitive_features_val = whole_column(X_val, sensitive_features_val)
-        if X_val is None and y_val is None and sensitive_features_val is None:
-            fraction = self.validation_fraction
-            data = Data.split(X, y, sample_weight, sensitive_features, fraction=fraction, seed=seed)
-        else:
-            data = Data.given(X, y, sample_weight, X_val, y_val, sensitive_features_val)
+        y = whole_column(X, y)
+        data = self._data(
+            X, y, sample_weight, sensitive_features, X_val, y_val, sensitive_features_val, seed=seed
+        )
         editable = self._adapt(self.estimator, self.parameters)
         facts = partial(self._facts, editable, data, choices)
         check_agreement(facts)
@@ -337,6 +332,27 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             "processes": str(processes()),
             "versions": f"fairij {__version__}, torch {torch.__version__}",
         }
+
+    def _data(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        sensitive_features: Any,
+        X_val: Any,
+        y_val: Any,
+        sensitive_features_val: Any,
+        *,
+        seed: int,
+    ) -> Data:
+        """Rows for training and validation, those given or some split off."""
+        weight = whole_column(X, sample_weight)
+        truth_val = whole_column(X_val, y_val)
+        groups_val = whole_column(X_val, sensitive_features_val)
+        groups, fraction = whole_column(X, sensitive_features), self.validation_fraction
+        if X_val is None and truth_val is None and groups_val is None:
+            return Data.split(X, y, weight, groups, fraction=fraction, seed=seed)
+        return Data.given(X, y, weight, X_val, truth_val, groups_val)
 
     def _remember_columns(self, X: Any) -> None:
         """``n_features_in_`` and ``feature_names_in_``, as scikit-learn has them."""

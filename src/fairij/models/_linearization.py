@@ -15,7 +15,7 @@ from fairij.models._batches import mapped, parts_of, sliced
 from fairij.models._factored import FactoredGraph, NotFactoredError
 from fairij.models._parameters import flatten
 from fairij.models.base import Middle
-from fairij.models.memory import OUT_OF_MEMORY, is_out_of_memory, joined
+from fairij.models.memory import joined, retried
 from fairij.models.rows import n_rows, take_rows
 
 if TYPE_CHECKING:
@@ -52,18 +52,14 @@ class TorchLinearization:
 
     def _retried(self, work: Callable[[], T]) -> T:
         """The work, begun again with less where memory runs out: no kept graphs, half a batch."""
-        while True:
-            try:
-                return work()
-            except OUT_OF_MEMORY as error:
-                if not is_out_of_memory(error):
-                    raise
-                if not self._kept and not self._model.halve_batches(self._X):
-                    raise
-                self._kept = {}
+
+        def with_less() -> bool:
+            less = bool(self._kept) or self._model.halve_batches(self._X)
+            self._kept = {}
             self._cut()
-            if self._model.device.type == "cuda":
-                torch.cuda.empty_cache()
+            return less
+
+        return retried(work, with_less)
 
     def _keep_what_fits(self, probe: Any, memory_limit: int) -> None:
         used = self._bytes_kept(probe)

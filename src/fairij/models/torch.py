@@ -19,7 +19,7 @@ from fairij.models._evaluator import TorchEvaluator
 from fairij.models._factored import comes_in_factors
 from fairij.models._linearization import PROBE_ROWS, TorchLinearization
 from fairij.models._parameters import choose_parameters, flatten
-from fairij.models.memory import joined
+from fairij.models.memory import joined, retried
 from fairij.models.rows import n_rows, to_tensors
 
 # aim at batches whose graph stays near a CPU's cache, or fills a GPU
@@ -156,9 +156,13 @@ class TorchEditable:
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         parameters = self.split(self.theta if theta is None else theta.to(self._like()))
-        with torch.no_grad():
-            rows = self.prepare(X)
+        rows = self.prepare(X)
+
+        def work() -> Tensor:
             return joined((self.call(parameters, b) for b in self.batches(rows)), n_rows(rows))
+
+        with torch.no_grad():
+            return retried(work, lambda: self.halve_batches(rows))
 
     def edited(self, theta: Tensor) -> nn.Module:
         clone = copy.deepcopy(self._original)

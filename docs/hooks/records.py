@@ -1,4 +1,4 @@
-"""Tables of figures straight from the records in benchmarks/results, so that none is copied."""
+"""Tables of figures straight from the records of benchmarks and studies, so that none is copied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
 MARK = re.compile(r"<!-- record: (\w+) -->")
 
 
@@ -77,17 +78,17 @@ def adult() -> str:
 
 def refits() -> str:
     """The gap after an edit beside that after really training without the same rows."""
-    gap = "demographic_parity_difference"
-    found = _record("adult.json")["refits"]
-    seeds = sorted({row["seed"] for row in found})
-    edited = {seed: [r for r in found if r["seed"] == seed and "edit" in r] for seed in seeds}
-    first = {row["seed"]: row["before"][gap] for row in found if "before" in row}
+    found: dict[tuple[int, str], dict[int, float]] = {}
+    for line in (ROOT / "studies/adult/results.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if row["kind"] == "refit":
+            gaps = found.setdefault((row["seed"], row["method"]), {})
+            gaps[row["value"]] = row["test_demographic_parity"]
     rows = [
-        [f"seed {seed}, {kind}", f"{first[seed]:.3f}", *(f"{r[kind][gap]:.3f}" for r in some)]
-        for seed, some in edited.items()
-        for kind in ("edit", "refit")
+        [f"seed {seed}, {kind}", *(f"{gaps[k]:.3f}" for k in sorted(gaps))]
+        for (seed, kind), gaps in sorted(found.items())
     ]
-    return _table(["k", "0", *(str(row["k"]) for row in edited[seeds[0]])], rows)
+    return _table(["k", *(str(k) for k in sorted(next(iter(found.values()))))], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {"engine": engine, "adult": adult, "refits": refits}

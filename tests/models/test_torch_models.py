@@ -422,3 +422,23 @@ def test_products_of_the_data_are_kept_while_there_is_room() -> None:
         for _ in range(2):
             torch.testing.assert_close(small.along(direction, scales), expected)
         assert sum(map(bool, small._fitted_products)) == kept
+
+
+class Cramped(nn.Module):
+    """Has no room for more than four rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > 4:
+            raise MemoryError
+        return self.layer(x)
+
+
+def test_outputs_go_on_in_smaller_batches_when_memory_runs_out() -> None:
+    module, X = Cramped(), random(21, 4)
+    with torch.no_grad():
+        expected = module.layer(X)[:, 0]
+    assert torch.allclose(TorchEditable(module, batch_size=16).outputs(X), expected)

@@ -268,9 +268,10 @@ def run(
     heard = [] if calls is None else calls
     scene = Scene(objective, inverse, torch.tensor(order), *[None] * 5)
     judge = judge_for(case, constraint, groups)
-    table, moves = candidates(search, scene, judge, lambda *say: heard.append(say))
-    assert not moves  # dropped rows are solved anew once one edit is chosen
-    return table
+    found = candidates(search, scene, judge, lambda *say: heard.append(say))
+    assert not found.moves  # dropped rows are solved anew once one edit is chosen
+    assert not found.screened  # this model runs every candidate
+    return found.table
 
 
 class Scratch:

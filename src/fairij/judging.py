@@ -23,11 +23,21 @@ from fairij.search import Progress
 Moves = dict[tuple[int, float], Tensor]  # by k and scale
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """All candidates of a search, judged."""
+
+    table: pd.DataFrame
+    moves: Moves  # the changes of the parameters, where they are solved for good
+    screened: dict[int, Tensor]  # the directions of those that were only screened, by k
+
+
 class Recording:
     """An `Evaluator` that also keeps what each edit predicts, for `Patterns`."""
 
     def __init__(self, inner: Evaluator, loss: Loss) -> None:
         self._inner, self._loss = inner, loss
+        self.screens = bool(getattr(inner, "screens", False))
         self.predictions: list[NDArray[np.uint8]] = []  # each (S, N)
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
@@ -35,6 +45,10 @@ class Recording:
         finite = torch.isfinite(z).flatten(1).all(1)
         self.predictions.append(self._loss.predict(z[finite]).to(torch.uint8).cpu().numpy())
         return z
+
+    def forget_screened(self) -> None:
+        """Keep what was run by itself only."""
+        self.predictions = [part for part in self.predictions if len(part) <= 1]
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,11 @@ class Judge:
     loss: Loss
     constraint: Constraint
     n_classes: int
+
+    @property
+    def screens(self) -> bool:
+        """Whether several scales at once are only estimates, corrected by each single one."""
+        return bool(getattr(self.evaluator, "screens", False))
 
     def judge(self, direction: Tensor, scales: tuple[float, ...]) -> dict[str, NDArray[Any]]:
         """Gap, performance and each group's rates at ``theta + c direction`` for each scale c."""
@@ -92,22 +111,20 @@ def performance_column(loss: Loss) -> str:
     return "accuracy" if loss.is_classification else "r2"
 
 
-def candidates(
-    search: Search, scene: Scene, judge: Judge, progress: Progress
-) -> tuple[pd.DataFrame, Moves]:
-    """Judge every candidate of a search; the first row is the model as it is (k = 0).
-
-    Also returns the changes of the parameters, where they are solved for good.
-    """
+def candidates(search: Search, scene: Scene, judge: Judge, progress: Progress) -> Candidates:
+    """Judge every candidate of a search; the first row is the model as it is (k = 0)."""
     damping, nothing = scene.inverse.damping, torch.zeros_like(scene.objective.theta)
     parts = [_rows(0, (1.0,), damping, judge.judge(nothing, (1.0,)))]
     best = float(parts[0]["gap"][0])
     moves: Moves = {}
+    screened: dict[int, Tensor] = {}
     total = search.count(scene)
     for done, proposal in enumerate(search.propose(scene)):
         result = judge.judge(proposal.direction, proposal.scales)
         labels = proposal.scales if proposal.label is None else (proposal.label,)
         parts.append(_rows(proposal.k, labels, damping, result))
+        if judge.screens and len(proposal.scales) > 1:
+            screened[proposal.k] = proposal.direction
         if not search.drops:
             for label, scale in zip(labels, proposal.scales, strict=True):
                 moves[proposal.k, label] = scale * proposal.direction
@@ -117,7 +134,7 @@ def candidates(
                 break
             best = float(result["gap"][0])
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return pd.DataFrame(columns), moves
+    return Candidates(pd.DataFrame(columns), moves, screened)
 
 
 def _rows(

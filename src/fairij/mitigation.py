@@ -117,7 +117,8 @@ class Mitigation:
                 candidates(search, self._scene(inverse, ranking, shared), judge, progress)
                 for ranking, judge in zip(rankings, judges, strict=True)
             ]
-        return Trial(inverse, rankings, _average([table for table, _ in found]), found[0][1])
+        table = _average([part.table for part in found])
+        return Trial(inverse, rankings, table, found[0].moves, found[0].screened)
 
     def _scene(self, inverse: Inverse, ranking: Ranking, most: int | None = None) -> Scene:
         target, weights = ranking.target, ranking.weights
@@ -161,8 +162,8 @@ class Mitigation:
         """Select among candidates; the one taken was judged as solved to the solver's tolerance.
 
         Candidates are solved loosely, and some models screen several scales at once. So the one
-        selected is solved again and judged anew by itself, until it is selected still: what was
-        judged is what is returned.
+        selected is solved again and judged anew by itself, which corrects the screening of the
+        others, until it is selected still: what was judged is what is returned.
         """
         judged: set[int] = set()
         while True:
@@ -180,7 +181,9 @@ class Mitigation:
             with self._timed("candidates"):
                 for column, values in judge.judge(direction, (by,)).items():
                     table.loc[chosen, column] = values[0]
-            judged.add(chosen)
+                judged.add(chosen)
+                if judge.screens:
+                    _screen_again(table, trials, judge, judged)
 
     def _solve(self, inverse: Inverse, dropped: Tensor) -> Solution:
         return inverse.solve(nested_gradients(self.objective, dropped, [len(dropped)])[:, 0])
@@ -327,6 +330,19 @@ class Mitigation:
 
 def _trial_at(trials: list[Trial], damping: float) -> Trial:
     return next(trial for trial in trials if trial.inverse.damping == damping)
+
+
+def _screen_again(table: pd.DataFrame, trials: list[Trial], judge: Judge, judged: set[int]) -> None:
+    """Correct what was screened, all but what was judged by itself."""
+    if isinstance(judge.evaluator, Recording):
+        judge.evaluator.forget_screened()
+    for trial in trials:
+        for k, direction in trial.screened.items():
+            same = (table["damping"] == trial.inverse.damping) & (table["k"] == k)
+            found = judge.judge(direction, tuple(table["scale"][same]))
+            open_ = [place for place in table.index[same] if place not in judged]
+            for column, values in found.items():
+                table.loc[open_, column] = pd.Series(values, table.index[same])[open_]
 
 
 def _average(parts: list[pd.DataFrame]) -> pd.DataFrame:

@@ -92,6 +92,7 @@ class Trial:
     rankings: list[Ranking]  # one a fold
     table: pd.DataFrame
     moves: Moves = field(default_factory=dict)  # of candidates that are solved for good
+    screened: dict[int, Tensor] = field(default_factory=dict)  # directions, by k
     solved: dict[int, Solution] = field(default_factory=dict)  # by k, to the solver's tolerance
 
 

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from fairij.errors import InvalidInputError
 from fairij.models import TorchEditable, adapt
-from fairij.models._autograd import central_difference, working_mode
+from fairij.models._autograd import Graph, central_difference, working_mode
+from fairij.models._factored import FactoredGraph
+from fairij.models._linearization import TorchLinearization
 from fairij.models._parameters import choose_parameters
 from reference import Case, make_case
 
@@ -58,6 +60,34 @@ def test_graphs_are_kept_within_the_memory_limit_only() -> None:
     assert len(one_batch._kept) == 0
     r = random(len(case.theta))
     assert torch.allclose(none.jvp(r), all_.jvp(r), atol=1e-14)
+
+
+@pytest.mark.parametrize("room", [0, 1, 5])
+def test_graphs_are_kept_in_the_memory_that_there_is(
+    monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """The limit may be more than the machine has."""
+    case, keep, tries = make_case("mlp", n=64), TorchLinearization._graph_to_keep, []
+
+    def scarce(self: TorchLinearization, batch: Tensor) -> Graph | FactoredGraph:
+        tries.append(len(batch))
+        if len(self._kept) >= room * 8 // len(batch):  # graphs of that many times 8 rows fit
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return keep(self, batch)
+
+    expected = TorchEditable(case.module, memory_limit=0).linearize(case.X)
+    monkeypatch.setattr(TorchLinearization, "_graph_to_keep", scarce)
+    monkeypatch.setattr(TorchLinearization, "_bytes_kept", lambda self, batch: len(batch) * 2**12)
+    model = TorchEditable(case.module, batch_size=8, memory_limit=2**19)
+    if room == 0:
+        with pytest.raises(torch.OutOfMemoryError):
+            model.linearize(case.X)
+    else:
+        found = model.linearize(case.X)
+        assert 0 < len(found._kept) <= room
+        r = random(len(case.theta))
+        assert torch.allclose(found.jvp(r), expected.jvp(r), atol=1e-14)
+    assert len(tries) < 50
 
 
 def test_graphs_are_freed_with_the_linearisation() -> None:

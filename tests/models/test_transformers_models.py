@@ -114,6 +114,24 @@ def test_many_scales_are_screened_linearly_and_one_is_run() -> None:
     assert torch.allclose(exact[1], one[0], atol=1e-5)
 
 
+def test_screening_is_bent_as_the_edit_was_that_was_run() -> None:
+    editable, X = TriggerEditable(TriggerTokens(bert(), 3)), token_rows()
+    r = random(len(editable.theta)).float()
+    evaluator, scales = editable.evaluator(X), torch.tensor([1.0, 1.6, 2.0])
+    before = evaluator.along(r, scales)
+    run = evaluator.along(r, torch.tensor([2.0]))[0]
+    after = evaluator.along(r, scales)
+    torch.testing.assert_close(after[2], run)
+    near = editable.outputs(X, editable.theta + 1.6 * r)
+    assert (after[1] - near).abs().max() < 0.3 * (before[1] - near).abs().max()
+    other = random(len(r), seed=1).float()
+    other -= (other @ r) / (r @ r) * r  # nothing was seen of where this leads
+    expected = editable.linearize(X).along(other, scales)
+    torch.testing.assert_close(evaluator.along(other, scales), expected, rtol=1e-3, atol=1e-4)
+    evaluator.along(torch.zeros_like(r), torch.ones(1))  # nor of anything by standing still
+    torch.testing.assert_close(evaluator.along(r, scales), after)
+
+
 def test_triggers_leave_the_encoder_alone_and_shared() -> None:
     encoder = bert()
     before = copy.deepcopy(encoder.state_dict())
@@ -199,6 +217,8 @@ def test_a_fit_runs_over_the_validation_rows_once_an_edit_judged(
     assert fair.chosen_ > 0
     assert made.count(150) == len(set(judged)) <= 4  # as many as are remembered
     assert made.count(200) == 0
+    recorded = fair._choice.patterns.predictions.shape[1]
+    assert recorded == len(fair.candidates_) + len(judged)  # what was screened first is forgotten
     assert fair.after_["accuracy"] == pytest.approx((fair.predict(X_val) == y_val).mean())
 
 
@@ -320,7 +340,7 @@ def test_the_edit_taken_by_reweighting_was_run_and_not_only_screened(
     )
     assert fair.candidates_["k"][fair.chosen_] > 0
     assert scales[:2] == [1, 40]  # the model as it is; all scales, screened
-    assert scales[2:] == [1] * len(scales[2:])
+    assert scales[2:] == [1, 40] * (len(scales) // 2 - 1)  # each one run corrects the others
     assert len(scales) > 2
     predicted = fair.predict(X_val)
     gap = abs(predicted[s_val == 1].mean() - predicted[s_val == 0].mean())

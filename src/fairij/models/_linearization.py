@@ -44,7 +44,7 @@ class TorchLinearization:
         self.mode = mode or model.jvp_mode(probe)
         self._kept: dict[int, Graph | FactoredGraph] = {}
         if memory_limit > 0:
-            self._retried(lambda: self._keep_what_fits(probe, memory_limit))
+            self._retried(lambda: self._keep_what_fits(probe))
 
     def _cut(self) -> None:
         self._batches = list(self._model.batches(self._X))
@@ -56,13 +56,14 @@ class TorchLinearization:
         def with_less() -> bool:
             less = bool(self._kept) or self._model.halve_batches(self._X)
             self._kept = {}
+            self._memory_limit //= 2  # there is less than was said
             self._cut()
             return less
 
         return retried(work, with_less)
 
-    def _keep_what_fits(self, probe: Any, memory_limit: int) -> None:
-        used = self._bytes_kept(probe)
+    def _keep_what_fits(self, probe: Any) -> None:
+        used, memory_limit = self._bytes_kept(probe), self._memory_limit
         own = sum(p.numel() * p.element_size() for p in self._parameters)  # u -> J^T u of a batch
         for i, (batch, rows) in enumerate(zip(self._batches, self._sizes, strict=True)):
             memory_limit -= used * rows // n_rows(probe) + own

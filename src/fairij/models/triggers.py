@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -168,16 +168,32 @@ class TriggerLinearization(ConstantLinearization):
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class ScreeningEvaluator:
-    """Many scales at once by ``z + c J d``; a single one, the edit to be taken, by the model."""
+    """Many scales at once by a parabola; a single one, the edit to be taken, by the model.
+
+    The parabola is ``z + c J d``, bent as far as the latest edit that the model has run was seen
+    to be: edits that drop more rows or fewer go much the same way.
+    """
 
     linear: ConstantLinearization
     exact: Evaluator
+    latest: tuple[Tensor, Tensor] | None = None  # a change, and its outputs less z + J change
+    screens: ClassVar[bool] = True
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
-        by = self.linear if len(scales) > 1 else self.exact
-        return by.along(direction, scales)
+        if len(scales) == 1:
+            z = self.exact.along(direction, scales)
+            change = scales.to(direction) * direction
+            if change.any() and torch.isfinite(z).all():
+                self.latest = change, z[0] - self.linear.along(direction, scales)[0]
+            return z
+        z = self.linear.along(direction, scales)
+        if self.latest is None:
+            return z
+        change, bend = self.latest
+        shares = scales.to(z) * ((direction.to(change) @ change) / (change @ change)).to(z)
+        return z + (shares**2).view(-1, *[1] * bend.ndim) * bend
 
 
 class TriggerEditable(TransformersEditable):
@@ -189,8 +205,9 @@ class TriggerEditable(TransformersEditable):
         kept and rebuilt graphs as for any other model
     screening : how the many candidates of a search are judged: "linear", by the kept Jacobian of
         the validation rows, or "exact", by a forward pass each. The candidate that is taken is
-        judged by a forward pass in any case, and taken only if it is still the best; but with
-        ``validation="cross_fit"`` it is judged so only in the audit
+        judged by a forward pass in any case, which also corrects the screening of the others, and
+        taken only if it is still the best; but with ``validation="cross_fit"`` it is judged so
+        only in the audit
     """
 
     def __init__(

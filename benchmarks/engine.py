@@ -59,13 +59,14 @@ def main() -> None:
         f"fit {fit['fit_seconds']:.2f} s, training {fit['train_seconds']:.2f} s: "
         f"{fit['fit_over_train']:.2f} of it, {fit['candidates']} candidates"
     )
-    for size in grown["sizes"]:
-        print(
-            "{rows:>9} rows {seconds:8.2f} s, {peak_mb:6.0f} MB beyond {data_mb:.0f} MB".format(
-                **size
+    for way in growth.LIMITS:
+        for size in grown[way]["sizes"]:
+            print(
+                "{rows:>9} rows {seconds:8.2f} s, {peak_mb:6.0f} MB beyond {data_mb:.0f} MB".format(
+                    **size
+                )
             )
-        )
-    print(f"time grows as N^{grown['exponent']:.2f}")
+        print(f"{way}, time grows as N^{grown[way]['exponent']:.2f}")
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from fairij.solvers import ConjugateGradient
 LOSS = get_loss("binary_cross_entropy")
 
 
-def scores(problem: Problem, **cg: float) -> Tensor:
-    model = adapt(problem.model())
+def scores(problem: Problem, *, memory_limit: int = 2**28, **cg: float) -> Tensor:
+    model = adapt(problem.model(), memory_limit=memory_limit)
     rows = model.linearize(problem.X_validation)
     groups = encode_groups(problem.group_validation)
     _, weights = get_constraint("demographic_parity").gradient(

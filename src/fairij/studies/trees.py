@@ -23,7 +23,7 @@ from fairij.studies.trees_runs import (
     rival_records,
 )
 
-SEEDS = tuple(range(30, 35))  # played no part in the choice of any setting
+SEEDS = tuple(range(60, 65))  # played no part in the choice of any setting
 LARGE = (ADULT, COVERAGE, COVERAGE_SAMPLE)
 REDUCTIONS = "ExponentiatedGradient"
 QUICK_ROWS, QUICK_COUNTS = 300, (20, 60)
@@ -84,7 +84,7 @@ def _units_of(case: Case, quick: bool) -> list[Unit]:
     size *= 0.2 if case.model == LOGISTIC else 2.0 if case.model == HISTOGRAM else 1.0
     units = [Unit({**key, "work": "ERM"}, base_records, {"case": case}, cost=size)]
     for form in FORMS:
-        budgets = () if quick else BUDGETS if "search" in FORMS[form] else BUDGETS[1:2]
+        budgets = () if quick else BUDGETS if "search" in FORMS[form] else BUDGETS[:2]
         arguments: dict[str, Any] = {"case": case, "form": form, "budgets": budgets}
         units.append(Unit({**key, "work": form}, edit_records, arguments, cost=20 * size))
     for rival in RIVALS:

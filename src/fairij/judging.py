@@ -32,25 +32,6 @@ class Candidates:
     screened: dict[int, Tensor]  # the directions of those that were only screened, by k
 
 
-class Recording:
-    """An `Evaluator` that also keeps what each edit predicts, for `Patterns`."""
-
-    def __init__(self, inner: Evaluator, loss: Loss) -> None:
-        self._inner, self._loss = inner, loss
-        self.screens = bool(getattr(inner, "screens", False))
-        self.predictions: list[NDArray[np.uint8]] = []  # each (S, N)
-
-    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
-        z = self._inner.along(direction, scales)
-        finite = torch.isfinite(z).flatten(1).all(1)
-        self.predictions.append(self._loss.predict(z[finite]).to(torch.uint8).cpu().numpy())
-        return z
-
-    def forget_screened(self) -> None:
-        """Keep what was run by itself only."""
-        self.predictions = [part for part in self.predictions if len(part) <= 1]
-
-
 @dataclass(frozen=True)
 class Judge:
     """Hard metrics of edited models on one set of rows."""
@@ -61,19 +42,26 @@ class Judge:
     loss: Loss
     constraint: Constraint
     n_classes: int
+    recorded: list[NDArray[np.uint8]] | None = None  # where asked for, each edit's labels (S, N)
 
     @property
     def screens(self) -> bool:
         """Whether several scales at once are only estimates, corrected by each single one."""
         return bool(getattr(self.evaluator, "screens", False))
 
+    def forget_screened(self) -> None:
+        """Keep what was run by itself only."""
+        if self.recorded is not None:
+            self.recorded[:] = [part for part in self.recorded if len(part) <= 1]
+
     def judge(self, direction: Tensor, scales: tuple[float, ...]) -> dict[str, NDArray[Any]]:
         """Gap, performance and each group's rates at ``theta + c direction`` for each scale c."""
         steps = torch.tensor(scales, dtype=torch.float64)
         z = self.evaluator.along(direction, steps)  # (S, N) or (S, N, C)
         finite = torch.isfinite(z).flatten(1).all(1).cpu().numpy()
-        z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that blew up gets no value from these
-        table = self._table(z) if self.loss.is_classification else None
+        if not finite.all():
+            z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that blew up gets no value from these
+        table = self._table(z, finite) if self.loss.is_classification else None
         gap = self.constraint.gap(z, self.y, self.groups, table)
         result = {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)}
         if table is not None:
@@ -97,10 +85,13 @@ class Judge:
             for name, value in values.items()
         }
 
-    def _table(self, z: Tensor) -> NDArray[np.float64]:
+    def _table(self, z: Tensor, finite: NDArray[np.bool_]) -> NDArray[np.float64]:
+        predicted = self.loss.predict(z).cpu().numpy()
+        if self.recorded is not None:
+            self.recorded.append(predicted[finite].astype(np.uint8))
         return counts.confusion_counts(
             self.y.long().cpu().numpy(),
-            self.loss.predict(z).cpu().numpy(),
+            predicted,
             self.groups.codes,
             n_groups=len(self.groups.names),
             n_classes=self.n_classes,

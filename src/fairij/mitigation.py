@@ -19,7 +19,7 @@ from fairij.diagnostics import diagnose, warn_of_drift
 from fairij.errors import FairIJWarning, InvalidInputError, NothingToDropWarning
 from fairij.fairness.honesty import MOST_ROWS, Patterns
 from fairij.influence import balanced_influence, influence, most_harmful, nested_gradients
-from fairij.judging import Judge, Recording, candidates, performance_column
+from fairij.judging import Judge, candidates, performance_column
 from fairij.models.base import Editable
 from fairij.objective import Objective, normalised_weights
 from fairij.progress import timed
@@ -98,10 +98,10 @@ class Mitigation:
         )
 
     def _patterns(self, judge: Judge) -> Patterns | None:
-        if not isinstance(judge.evaluator, Recording):
+        if judge.recorded is None:
             return None
         return Patterns.of(
-            np.concatenate(judge.evaluator.predictions),
+            np.concatenate(judge.recorded),
             judge.y.long().cpu().numpy(),
             judge.groups.codes,
             n_groups=len(judge.groups.names),
@@ -235,10 +235,15 @@ class Mitigation:
 
     def _judge(self, rows: Rows) -> Judge:
         s = self.settings
-        evaluator = self.editable.evaluator(rows.X)
-        if self._is_repeatable(rows):
-            evaluator = Recording(evaluator, s.loss)
-        return Judge(evaluator, rows.y, rows.groups, s.loss, s.constraint, s.n_classes)
+        return Judge(
+            self.editable.evaluator(rows.X),
+            rows.y,
+            rows.groups,
+            s.loss,
+            s.constraint,
+            s.n_classes,
+            recorded=[] if self._is_repeatable(rows) else None,
+        )
 
     def _is_repeatable(self, rows: Rows) -> bool:
         """Whether the choice can be made again on resamples of the rows."""
@@ -334,8 +339,7 @@ def _trial_at(trials: list[Trial], damping: float) -> Trial:
 
 def _screen_again(table: pd.DataFrame, trials: list[Trial], judge: Judge, judged: set[int]) -> None:
     """Correct what was screened, all but what was judged by itself."""
-    if isinstance(judge.evaluator, Recording):
-        judge.evaluator.forget_screened()
+    judge.forget_screened()
     for trial in trials:
         for k, direction in trial.screened.items():
             same = (table["damping"] == trial.inverse.damping) & (table["k"] == k)

@@ -51,8 +51,8 @@ beside it, on the same split and the same base model:
 Random answers are measured in expectation. Settings were fixed by `tune.py`, on training and
 validation rows of other seeds: the models' on 40 and 41, Fair-IJ's on Adult's 40, 41 and 0 to 4.
 (An earlier choice, on Adult's seeds 0 to 4 with test results in view, lives on in the form of
-`reweight` and `path` and in the dampings for demographic parity.) The seeds here, {seeds}, played
-no part in that; but a first run of them, with other settings for equalized odds and equal
+`reweight` and `path` and in the dampings for demographic parity.) The seeds here, {seeds},
+played no part in that; but a first run of them, with other settings for equalized odds and equal
 opportunity, was why those were looked at again. Unless said otherwise a setting is chosen per seed by
 the lowest gap on validation rows. Group known at test is a ceiling, not a like-for-like rival.
 On the two large tables ExponentiatedGradient is left out with HistGradientBoosting and, but for

@@ -50,12 +50,25 @@ def baseline_records(
     if method.frozen_features:
         trial = _on_hidden_layer(trial)
     task = Task(trial, method, label, constraint, seed)
+    sweep = effort.thinned(method.sweeps.get(constraint, ()))
     if not method.trains:
-        return task.swept(effort, trial.model, None)
-    recipe = Recipe(epochs=effort.epochs, checkpoint="objective")
+        return task.swept(sweep, trial.model, None)
     # no penalty leaves the training that gave the base model
     unpenalised = task.measured(0.0, trial.as_predictor(trial.model)) | Stopwatch().reading
-    return [unpenalised, *task.swept(effort, trial.model, recipe)]
+    return [unpenalised, *task.swept(sweep, trial.model, _from_scratch(effort))]
+
+
+def further_records(
+    table: Table, effort: Effort, seed: int, constraint: str, label: str
+) -> list[Record]:
+    """A baseline that trains, at its further strengths."""
+    trial, method = load_trial(table, effort, seed), COMPARED[label]
+    task = Task(trial, method, label, constraint, seed)
+    return task.swept(method.further[constraint], trial.model, _from_scratch(effort))
+
+
+def _from_scratch(effort: Effort) -> Recipe:
+    return Recipe(epochs=effort.epochs, checkpoint="objective")
 
 
 def fair_ij_records(table: Table, effort: Effort, seed: int, constraint: str) -> list[Record]:
@@ -74,7 +87,8 @@ def fair_ij_records(table: Table, effort: Effort, seed: int, constraint: str) ->
     for method in COMPARED.values():
         if method.on_edit is not None:
             task = Task(trial, method, method.on_edit, constraint, seed)
-            records += task.swept(effort, edited, tuning if method.trains else None)
+            sweep = effort.thinned(method.sweeps.get(constraint, ()))
+            records += task.swept(sweep, edited, tuning if method.trains else None)
     return records
 
 
@@ -145,12 +159,13 @@ class Task:
     constraint: str
     seed: int
 
-    def swept(self, effort: Effort, model: nn.Module, recipe: Recipe | None) -> list[Record]:
-        """Fit and measure it at every value of its sweep."""
+    def swept(
+        self, sweep: Sequence[float], model: nn.Module, recipe: Recipe | None
+    ) -> list[Record]:
+        """Fit and measure it at every value of the sweep."""
         settings: dict[str, Any] = {} if recipe is None else {"recipe": recipe}
         if self.method.frozen_features:
             settings["estimator"] = LogisticRegression(max_iter=200)
-        sweep = effort.thinned(self.method.sweeps.get(self.constraint, ()))
         records = []
         for value in sweep or (None,):
             baseline = make_baseline(

@@ -14,6 +14,7 @@ from fairij.studies.tabular.runs import (
     baseline_records,
     editing_records,
     fair_ij_records,
+    further_records,
 )
 from fairij.studies.tabular.trial import CONSTRAINTS
 
@@ -49,6 +50,9 @@ def _units_of_seed(table: Table, effort: Effort, seed: int) -> list[Unit]:
         for method in COMPARED.values():
             cost = 75 if method.trains else 18 if method.frozen_features else 1
             units.append(unit(method.label, baseline_records, cost, constraint, label=method.label))
+            if constraint in method.further and effort is WHOLE:
+                work = f"{method.label}, further"
+                units.append(unit(work, further_records, 40, constraint, label=method.label))
         units.append(unit(FAIR_IJ, fair_ij_records, 35, constraint))
         for form in EDITED.values():
             if form.label != FAIR_IJ and constraint in form.surrogates:

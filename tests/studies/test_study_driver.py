@@ -174,3 +174,20 @@ def test_no_value_that_json_lacks_is_written(tmp_path: Path) -> None:
     assert not path.exists()
     append_unit(path, [{"unit": "a", "x": np.int64(3), "y": np.bool_(True)}])
     assert json.loads(path.read_text())["y"] is True
+
+
+def test_records_of_other_data_are_not_gone_on_from(tmp_path: Path) -> None:
+    def study(source: str) -> Study:
+        units = [Unit({"number": i}, of_data, {"source": source}) for i in range(2)]
+        return Study("sums", lambda quick: units, nothing_to_draw, lambda: source)
+
+    run_study(study("one.csv 12ab"), tmp_path, only=lambda unit: unit.key["number"] == 0)
+    assert len(run_study(study("one.csv 12ab"), tmp_path)) == 2
+    before = (tmp_path / "results.jsonl").read_bytes()
+    with pytest.raises(InvalidInputError, match=r"one.csv 12ab.*other.csv 34cd.*another folder"):
+        run_study(study("other.csv 34cd"), tmp_path)
+    assert (tmp_path / "results.jsonl").read_bytes() == before
+
+
+def of_data(source: str) -> list[dict[str, object]]:
+    return [{"value": 1.0, "data_source": source}]

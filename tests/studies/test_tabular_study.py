@@ -16,10 +16,10 @@ from fairij.datasets import Split, Splits
 from fairij.errors import InvalidInputError
 from fairij.fairness.metrics import demographic_parity_difference
 from fairij.solvers import ConjugateGradient
-from fairij.studies import get_study, load_records, redraw, reproduce, run_study
+from fairij.studies import adult, coverage, get_study, load_records, redraw, reproduce, run_study
 from fairij.studies.driver import RESULTS
 from fairij.studies.tabular import trial as trial_module
-from fairij.studies.tabular.config import QUICK, Effort, Table
+from fairij.studies.tabular.config import QUICK, Effort, Story, Table
 from fairij.studies.tabular.editing import (
     BUDGETS,
     DAMPINGS,
@@ -29,6 +29,7 @@ from fairij.studies.tabular.editing import (
     search,
 )
 from fairij.studies.tabular.methods import COMPARED, EDITED
+from fairij.studies.tabular.readme import readme
 from fairij.studies.tabular.runs import editing_records
 from fairij.studies.tabular.summary import ON_EDIT
 from fairij.studies.tabular.trial import CONSTRAINTS, MEASURES, base_model, load_trial
@@ -38,6 +39,17 @@ FACTS = {
     "data_source", "n_train", "n_validation", "n_test", "group_is_feature", "seconds",
     "unit_cpu_seconds",
 }  # fmt: skip
+
+
+RECORDED = Path(__file__).parents[2] / "studies"
+
+
+@pytest.mark.parametrize(("name", "story"), [("adult", adult.STORY), ("coverage", coverage.STORY)])
+def test_the_committed_page_is_that_of_the_committed_records(name: str, story: Story) -> None:
+    records = load_records(RECORDED / name)
+    assert readme(story, records) == (RECORDED / name / "README.md").read_text()
+    trained = records[records["method"].isin(["GapReg", "FairMixup", "HGR"])]
+    assert trained.groupby(["method", "constraint", "value"])["seed"].nunique().eq(10).all()
 
 
 @pytest.fixture(scope="module")

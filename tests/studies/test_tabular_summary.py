@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from fairij.studies.palette import spread_out
 from fairij.studies.tabular.claims import front_against_gapreg, lower_disparity
 from fairij.studies.tabular.config import QUICK, WHOLE
-from fairij.studies.tabular.summary import Front, accuracy_at_equal_gap, chosen, curves
+from fairij.studies.tabular.figures import _on_front
+from fairij.studies.tabular.summary import (
+    Front,
+    accuracy_at_equal_gap,
+    chosen,
+    curves,
+    stand_ins,
+)
 
 GAP = "demographic_parity"
 
@@ -25,6 +32,7 @@ def record(
         "kind": "trade_off",
         "method": method,
         "constraint": None if method == "ERM" else GAP,
+        "parameter": None if method == "ERM" else "strength",
         "value": value,
         "seed": seed,
         "needs_group": False,
@@ -98,6 +106,35 @@ def test_settings_are_chosen_on_validation_and_reported_on_test() -> None:
     assert within.loc["HGR", ["accuracy", "gap"]].tolist() == [0.85, 0.2]  # stays the base model
     anyway = chosen(records, GAP, 1.0).set_index("method")
     assert anyway.loc["HGR", "gap"] == 0.02
+
+
+def test_where_the_base_model_stands_in_is_said() -> None:
+    records = pd.DataFrame(
+        [
+            record("ERM", None, 0.85, 0.2),
+            record("ERM", None, 0.85, 0.2, 21),
+            record("GapReg", 0.0, 0.85, 0.2),  # trained without its penalty: the base model
+            record("GapReg", 1.0, 0.70, 0.1),
+            record("GapReg", 1.0, 0.84, 0.1, 21),
+            record("HGR", 1.0, 0.70, 0.1),
+            record("HGR", 1.0, 0.70, 0.1, 21),
+        ]
+    )
+    picks = chosen(records, GAP, 0.02)
+    assert [stand_ins(picks, name) for name in ("GapReg", "HGR", "ERM")] == [1, 2, 0]
+    assert [stand_ins(chosen(records, GAP, 0.2), name) for name in ("GapReg", "HGR")] == [0, 0]
+
+
+def test_points_that_another_setting_beats_are_off_the_line() -> None:
+    frame = pd.DataFrame(
+        {
+            "method": ["a", "a", "b", "a"],
+            "gap": [0.1, 0.0, 0.05, 0.2],
+            "accuracy": [0.7, 0.8, 0.1, 0.9],
+        },
+        index=[7, 3, 5, 1],
+    )
+    assert _on_front(frame).to_dict() == {7: False, 3: True, 5: True, 1: True}
 
 
 def test_curves_are_means_and_deviations_over_seeds() -> None:

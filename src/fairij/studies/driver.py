@@ -73,11 +73,13 @@ class Study:
     name : as in ``fairij reproduce NAME``
     units : of the whole study, or of its quick form where called with True
     draw : writes README.md and figures into a folder
+    source : says what data are read, as records have it in ``data_source``
     """
 
     name: str
     units: Callable[[bool], Sequence[Unit]]
     draw: Callable[[pd.DataFrame, Path], None]
+    source: Callable[[], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,9 @@ def run_study(
     _check_distinct(units)
     with sole_writer(folder):
         cut_torn_end(results)
-        recorded = {r[UNIT] for r in read_records(results) if r["quick"] == quick}
+        earlier = [r for r in read_records(results) if r["quick"] == quick]
+        _check_same_data(study, earlier, folder)
+        recorded = {r[UNIT] for r in earlier}
         waiting = [unit for unit in units if identity(unit.key) not in recorded]
         total = round(sum(unit.cost for unit in units))
         reached = sum(unit.cost for unit in units) - sum(unit.cost for unit in waiting)
@@ -137,6 +141,19 @@ def run_study(
             "more.\n" + "\n".join(failed)
         )
     return load_records(folder, quick=quick)
+
+
+def _check_same_data(study: Study, earlier: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """Raise where records of other data would be gone on from."""
+    read = {r["data_source"] for r in earlier if "data_source" in r}
+    if study.source is None or not read:
+        return
+    now = study.source()
+    if read != {now}:
+        raise InvalidInputError(
+            f"{folder} holds records of other data ({', '.join(sorted(read))}) than are read now "
+            f"({now}): give another folder, or the data that it was begun with."
+        )
 
 
 def load_records(folder: Path | str, *, quick: bool = False) -> pd.DataFrame:

@@ -32,11 +32,11 @@ LOOKS = {
     "HPS": Look(BLACK, "circle"),
     "RelaxedThresholds": Look(BLACK, "square"),
     "Fair-IJ": Look(BLUE, "circle", heavy=True),
-    "Fair-IJ reweight": Look(BLUE, "cross", heavy=True),
+    "Fair-IJ reweight": Look(GREEN, "cross", heavy=True),
     "Fair-IJ path": Look(SKY, "diamond", heavy=True),
-    "Fair-IJ balanced": Look(BLUE, "square", heavy=True),
-    "Fair-IJ path balanced": Look(SKY, "square", heavy=True),
-    "Fair-IJ printed": Look(BLUE, "triangle-down"),
+    "Fair-IJ balanced": Look(ORANGE, "square", heavy=True),
+    "Fair-IJ path balanced": Look(PINK, "triangle-up", heavy=True),
+    "Fair-IJ printed": Look(RED, "triangle-down"),
 }
 
 

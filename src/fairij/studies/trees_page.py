@@ -53,8 +53,8 @@ validation rows of other seeds: the models' on 40 and 41, Fair-IJ's on Adult's 4
 (An earlier choice, on Adult's seeds 0 to 4 with test results in view, lives on in the form of
 `reweight` and `path` and in the dampings for demographic parity.) The seeds here, {seeds},
 played no part in that; but a first run of them, with other settings for equalized odds and equal
-opportunity, was why those were looked at again. Unless said otherwise a setting is chosen per seed by
-the lowest gap on validation rows. Group known at test is a ceiling, not a like-for-like rival.
+opportunity, was why those were looked at again. Unless said otherwise a setting is chosen per seed
+by the lowest gap on validation rows. Group known at test is a ceiling, not a like-for-like rival.
 On the two large tables ExponentiatedGradient is left out with HistGradientBoosting and, but for
 logistic regression, with the group among the features: it trains the model some 25 times for each
 setting. It has at most five steps and two tolerances. Rows: {rows}.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from fairij.datasets import Splits
@@ -80,9 +80,13 @@ class Story:
     heading : of its page
     about : of the data, by the title that the records carry
     paper_gaps : the demographic parity gap in the paper, before and after
+    settings : how they were fixed
+    arguments : of the command that makes it again, by the title that the records carry
     """
 
     name: str
     heading: str
     about: Mapping[str, str]
     paper_gaps: tuple[float, float]
+    settings: str
+    arguments: Mapping[str, str] = field(default_factory=dict)

@@ -83,8 +83,10 @@ def readme(records: pd.DataFrame) -> str:
         "approximations (the printed recurrence has none). The paper names neither its damping, "
         "nor the activation, nor the number of epochs: those are ours.\n\n"
         "![Approximate against exact influence](agreement.png)\n\n"
-        "## Agreement\nMean ± deviation over seeds; MAD in units of the exact scores' deviation; "
-        "median for R², which has no lower end.\n\n"
+        "## Agreement\nMean ± deviation over seeds; for MAD (of a score, and beside the exact "
+        "scores' deviation) and R², which has no lower end, the median. Neumann's series is far "
+        "from its end: of a direction with eigenvalue λ its 1000 steps leave (1 - λ/25)^1000 "
+        "unsolved, two thirds where λ is 0.01.\n\n"
         + _agreement(records)
         + "\n\n## The models behind it\n"
         + _models(records)
@@ -103,13 +105,14 @@ def _agreement(records: pd.DataFrame) -> str:
             own = records[(records["method"] == method) & (records["depth"] == depth)]
             good = own[own["failed"].isna()]
             if good.empty:
-                lines.append([method, str(depth), "—", "—", "—", "—", "—", f"{len(own)}"])
+                lines.append([method, str(depth), *["—"] * 6, f"{len(own)}"])
                 continue
             lines.append(
                 [
                     method,
                     str(depth),
-                    mean_and_deviation(good["mad"] / good["exact_spread"], 3),
+                    f"{good['mad'].median():.1e}",
+                    f"{(good['mad'] / good['exact_spread']).median():.1e}",
                     f"{good['r2'].median():.3g}",
                     mean_and_deviation(good["spearman"], 3),
                     mean_and_deviation(good["top_100"], 2),
@@ -117,7 +120,17 @@ def _agreement(records: pd.DataFrame) -> str:
                     f"{len(own) - len(good)}",
                 ]
             )
-    header = ("approximation", "depth", "MAD", "R²", "Spearman", "top 100", "top 500", "diverged")
+    header = (
+        "approximation",
+        "depth",
+        "MAD",
+        "beside deviation",
+        "R²",
+        "Spearman",
+        "top 100",
+        "top 500",
+        "diverged",
+    )
     return table(header, lines)
 
 

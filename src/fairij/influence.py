@@ -98,10 +98,16 @@ def weights_to_move(gradients: Tensor, solved: Tensor, wanted: Tensor) -> Tensor
 
     ``gradients`` is ``G`` (D, P), ``solved`` ``(H + damping I)^-1 G``.
     """
+    gram = gram_of(gradients, solved)
+    return torch.linalg.solve(gram, wanted.to(gram))
+
+
+def gram_of(gradients: Tensor, solved: Tensor) -> Tensor:
+    """``G^T (H + damping I)^-1 G``, (P, P), in float64, safe to invert."""
     gram = (gradients.T @ solved).double()
     gram = (gram + gram.T) / 2
     gram.diagonal().add_(RIDGE * gram.diagonal().mean().clamp_min(1e-300))
-    return torch.linalg.solve(gram, wanted.to(gram))
+    return gram
 
 
 def slow_influence(

@@ -12,9 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fairij.errors import InvalidInputError
-from fairij.influence import weights_to_move
+from fairij.influence import gram_of, weights_to_move
 from fairij.scene import Proposal, Scene
 
 
@@ -63,6 +64,9 @@ class Path:
 
     Parameters
     ----------
+    cheapest_first : of a constraint with several gaps (`equalized_odds_balanced`), close those that
+        cost least first, holding each that is closed, so that their sum falls as it is cheapest;
+        otherwise all are closed together
     steps : to the end of which the gap would be closed
     beyond : further steps, as a share of ``steps``, which go for what is left of it
     refresh : steps between two curvatures; None to keep the first one
@@ -73,6 +77,7 @@ class Path:
     beyond: float = 0.2
     refresh: int | None = 5
     tolerance: float = 1e-2
+    cheapest_first: bool = False
 
     name: ClassVar[str] = "path"
     drops: ClassVar[bool] = False
@@ -103,12 +108,13 @@ class Path:
         inverse, moved = scene.inverse, torch.zeros_like(scene.objective.theta)
         gaps, gradients = scene.gaps_at(moved)
         first = gaps
-        largest = 2 * first.abs().max() / self.steps  # a step that misjudged is not made up at once
         for step in range(1, self._length + 1):
-            # to zero; what a user's own constraint has below zero falls by as much again
-            wanted = first * (1 - first.sign() * min(1.0, step / self.steps)) - gaps
-            wanted = wanted.clamp(-largest, largest)
             solved = inverse.solve(gradients, tolerance=self.tolerance).x
+            share = min(1.0, step / self.steps)
+            if self.cheapest_first:
+                wanted = self._cheapest(first, gaps, share, gram_of(gradients, solved))
+            else:
+                wanted = self._together(first, gaps, share)
             moved = moved + solved @ weights_to_move(gradients, solved, wanted).to(solved)
             yield Proposal(len(scene.order), moved, (1.0,), label=round(step / self.steps, 6))
             gaps, gradients = scene.gaps_at(moved)
@@ -117,6 +123,35 @@ class Path:
             if self.refresh is not None and step % self.refresh == 0 and step < self._length:
                 del inverse  # what it keeps makes room for what the next one keeps
                 inverse = scene.inverse_at(moved)
+
+    def _together(self, first: Tensor, gaps: Tensor, share: float) -> Tensor:
+        """To zero; what a user's own constraint has below zero falls by as much again."""
+        largest = 2 * first.abs().max() / self.steps  # a step that misjudged is not made up at once
+        return (first * (1 - first.sign() * share) - gaps).clamp(-largest, largest)
+
+    def _cheapest(self, first: Tensor, gaps: Tensor, share: float, gram: Tensor) -> Tensor:
+        total = float(first.sum())
+        fall = float(gaps.sum()) - total * (1 - share)
+        return cheapest_fall(gram, gaps.to(gram), min(max(fall, 0.0), 2 * abs(total) / self.steps))
+
+
+def cheapest_fall(gram: Tensor, gaps: Tensor, fall: float) -> Tensor:
+    """How each gap moves, (P,), where their sum is to fall by so much at the least cost.
+
+    A move by ``v`` costs ``v^T gram^-1 v`` of the training loss. No gap goes below zero: one that
+    would is closed and held there, and the others make up for it.
+    """
+    held, units = gaps <= 0, torch.eye(len(gaps)).to(gram)
+    while not bool(held.all()):
+        basis = torch.cat([units[:, held], (~held).to(gram)[:, None]], 1)  # free gaps pull alike
+        closed = gaps[held]
+        asked = torch.cat([-closed, (closed.sum() - fall)[None]])
+        moves = gram @ basis @ torch.linalg.solve(basis.T @ gram @ basis, asked)
+        crossing = ~held & (moves < -gaps)
+        if not bool(crossing.any()):
+            return moves
+        held = held | crossing
+    return -gaps
 
 
 def check_scales(scales: tuple[float, ...]) -> None:

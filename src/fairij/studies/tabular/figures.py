@@ -16,7 +16,7 @@ WIDTH, HEIGHT, LINE = 300, 330, 13
 MOST_LOST = 0.04  # of accuracy
 PLAIN_PANEL = (
     "ERM", "GapReg", "FairMixup", "HGR", "ExponentiatedGradient", "FST", "LinearPost", "HPS",
-    "RelaxedThresholds", "Fair-IJ", "Fair-IJ path",
+    "RelaxedThresholds", "Fair-IJ", "Fair-IJ path", "Fair-IJ cheapest first",
 )  # fmt: skip
 FORMS_PANEL = ("ERM", "LinearPost", *EDITED)
 ON_EDIT_PANEL = ("ERM", "Fair-IJ", *(name for pair in ON_EDIT.items() for name in pair))

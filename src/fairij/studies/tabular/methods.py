@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairij.baselines import BASELINES, base
+from fairij.soft import Path
 from fairij.studies.tabular.trial import CONSTRAINTS
 
 Sweeps = dict[str, tuple[float, ...]]
@@ -140,5 +141,11 @@ EDITED: dict[str, Edited] = {
         ),
         Edited("Fair-IJ path", PLAIN, {"search": "path"}, keeps_moves=True),
         Edited("Fair-IJ path balanced", BALANCED, {"search": "path"}, keeps_moves=True),
+        Edited(
+            "Fair-IJ cheapest first",
+            BALANCED,
+            {"search": Path(cheapest_first=True)},
+            keeps_moves=True,
+        ),
     )
 }

@@ -145,7 +145,8 @@ def _methods(records: pd.DataFrame) -> str:
         "values of k and the paper's 7 scales; each accuracy budget takes the lowest validation "
         "gap that costs at most so much validation accuracy. 'Balanced' weights the two parts of "
         "equalized odds so that both close (ours); 'reweight' lowers each harmful row's weight by "
-        "its influence (ours); 'path' goes in many small steps instead of dropping rows (ours); "
+        "its influence (ours); 'path' goes in many small steps instead of dropping rows (ours), "
+        "'cheapest first' in such steps that close the cheaper of the two gaps first (ours); "
         "'printed' has the paper's recurrence for the curvature exactly as printed, which acts as "
         "an identity.",
         f"{', '.join(ON_EDIT.values())}: the plain method on Fair-IJ's most accurate edit whose "

@@ -52,10 +52,10 @@ def _panel(
     frame = curves(records, constraint)
     frame = frame[frame["method"].isin(methods)]
     frame = frame[frame["gap"] <= max(1.1 * float(_base(frame)["gap"]), 0.05)]
-    lowest, highest = _accuracy_range(frame)
+    frame = frame.assign(on_front=_on_front(frame))
+    lowest, highest = _accuracy_range(frame[frame["on_front"]])
     frame = frame[frame["accuracy"] >= lowest]
     widest = 1.04 * float(frame["gap"].max())
-    frame = frame.assign(on_front=_on_front(frame))
     frame = _with_looks(frame, {plain for plain in ON_EDIT if ON_EDIT[plain] in methods})
     # fairer to the right, where the curves part and the labels stand
     x = alt.X(

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from fairij.errors import CheckpointError
+from fairij.errors import CheckpointError, InvalidInputError
 from fairij.models.base import Editable, Evaluator, Linearization, Middle
 from fairij.models.delegating import Delegating
 from fairij.models.mapped import lies_in_file, new_rows
@@ -34,11 +35,19 @@ EVERY_SECONDS = 5.0
 LARGEST_FACTS = 2**20
 
 
+class Record(NamedTuple):
+    """A file and the passes that it is to hold, by its name: only reading it shows whether."""
+
+    first: int
+    last: int
+    path: Path
+
+
 class Journal:
     """The results of a run's passes so far, in a folder of this process's own."""
 
-    def __init__(self, folder: Path, files: dict[int, Path], done: int) -> None:
-        self._folder, self._files, self._done = folder, files, done
+    def __init__(self, folder: Path, records: list[Record], done: int) -> None:
+        self._folder, self._records, self._done = folder, records, done
         self._next = 0
         self._pending: list[tuple[str, Tensor]] = []  # made, not yet written
         self._written = time.monotonic()
@@ -47,7 +56,7 @@ class Journal:
     @classmethod
     def open(cls, folder: Any, facts: Mapping[str, str]) -> Journal:
         """Begin a journal, or go on with the one in the folder if it has the same facts."""
-        place = Path(folder) / f"process-{own_number()}"
+        place = _checked(folder) / f"process-{own_number()}"
         known = _read_facts(place)
         if known is None:
             content = json.dumps({"format": FORMAT, "facts": dict(facts)}, indent=1).encode()
@@ -57,12 +66,13 @@ class Journal:
                 raise CheckpointError(_unwritable(place, error)) from error
         elif known != dict(facts):
             raise CheckpointError(_another_run(folder, known, facts))
-        files: dict[int, Path] = {}
-        for path in sorted(place.iterdir()):
-            if match := RECORD.match(path.name):
-                files |= dict.fromkeys(range(int(match[1]), int(match[2]) + 1), path)
-        done = next(n for n in range(len(files) + 1) if n not in files)
-        return cls(place, files, min(from_all(done)))  # all processes go on from the same pass
+        records = [
+            Record(int(match[1]), int(match[2]), path)
+            for path in sorted(place.iterdir())
+            if (match := RECORD.match(path.name))
+        ]
+        done = _passes_without_a_gap(records)
+        return cls(place, records, min(from_all(done)))  # all processes go on from the same pass
 
     def recalled(self, name: str, given: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
         """The next pass's result: as written, or made now and written."""
@@ -91,11 +101,13 @@ class Journal:
         self._pending, self._written = [], time.monotonic()
 
     def _read(self, number: int, key: str) -> Tensor:
-        path = self._files[number]
+        path = next(r.path for r in reversed(self._records) if r.first <= number <= r.last)
         try:
             if self._opened is None or self._opened[0] != path:
                 self._opened = (path, *read_sealed(path, FORMAT))
             _, header, tensors = self._opened
+            if str(number) not in tensors:
+                raise ValueError(f"its name says that it holds pass {number}, but it does not")
             value, given = tensors[str(number)], header[f"given {number}"]
         except (SafetensorError, ValueError, TypeError, KeyError, RecursionError, OSError) as error:
             raise CheckpointError(
@@ -214,6 +226,27 @@ class JournaledLinearization:
             return torch.stack([next(filled) if len(i) else nothing for i in pieces], 1)
 
         return self._pass("sums", torch.cat(pieces), make)
+
+
+def _checked(folder: Any) -> Path:
+    """The folder, unless that is not what it is."""
+    path = os.fspath(folder) if isinstance(folder, os.PathLike) else folder
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise InvalidInputError(
+            f"`checkpoint` must be the path of a folder, got {folder!r}: give one as in "
+            "checkpoint='run-1', or None to keep nothing."
+        )
+    return Path(path)
+
+
+def _passes_without_a_gap(records: list[Record]) -> int:
+    """How many passes from the first on have a record."""
+    done = 0
+    for record in records:  # in order of their first passes
+        if record.first > done:
+            break
+        done = max(done, record.last + 1)
+    return done
 
 
 def _read_facts(place: Path) -> dict[str, str] | None:

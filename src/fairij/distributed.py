@@ -12,11 +12,13 @@ import atexit
 import gc
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
@@ -26,7 +28,7 @@ from fairij.errors import InvalidInputError
 from fairij.fairness.arrays import unwrapped
 from fairij.models.base import Evaluator, Linearization, Middle, Some, counted_from
 from fairij.models.delegating import Delegating
-from fairij.models.rows import n_rows, part_of, take_rows
+from fairij.models.rows import Columns, n_rows, part_of, take_rows
 from fairij.models.sources import Name, Source, joined_tables, named_column
 from fairij.unison import gathered, in_unison, processes, summed, together
 
@@ -78,14 +80,12 @@ class Shard(Source):
     """
 
     def __init__(self, X: Any) -> None:
-        if not (dist.is_available() and dist.is_initialized()):
-            raise InvalidInputError(
-                "A `Shard` needs several processes that know of each other: start them with "
-                "`torchrun` and call `fairij.distributed.start()` first."
-            )
+        _check_started()
         self.local = X
         self.rank = dist.get_rank()
-        self.counts: list[int] = together(lambda: _some_rows(X))
+        told = together(lambda: (_some_rows(X), _columns_of(X)), step="the making of a `Shard`")
+        _check_columns([columns for _, columns in told])
+        self.counts: list[int] = [rows for rows, _ in told]
         self.start = sum(self.counts[: self.rank])
         self.shape = (sum(self.counts), *tuple(getattr(X, "shape", (0,)))[1:])
         self.columns = getattr(X, "columns", None)
@@ -93,7 +93,10 @@ class Shard(Source):
     @classmethod
     def of(cls, X: Any) -> Shard:
         """A share, for this process, of rows that all processes can read."""
-        rank, size, rows = dist.get_rank(), dist.get_world_size(), n_rows(X)
+        _check_started()
+        told = together(lambda: n_rows(X), step="the making of a `Shard` by `Shard.of`")
+        _check_rows(told)
+        rank, size, rows = dist.get_rank(), len(told), told[0]
         return cls(part_of(X, np.arange(rows * rank // size, rows * (rank + 1) // size)))
 
     @property
@@ -120,11 +123,76 @@ class Shard(Source):
         return Shard(part_of(self.local, index[own] - self.start))
 
 
+def _check_started() -> None:
+    if not (dist.is_available() and dist.is_initialized()):
+        raise InvalidInputError(
+            "A `Shard` needs several processes that know of each other: start them with "
+            "`torchrun` and call `fairij.distributed.start()` first."
+        )
+
+
 def _some_rows(X: Any) -> int:
     rows = n_rows(X)
     if rows == 0:
         raise InvalidInputError("Every process needs at least one row of its own, got none.")
     return rows
+
+
+def _columns_of(X: Any) -> dict[str, Columns]:
+    """The columns of each array in a table, by what it is called in messages."""
+    if isinstance(X, Mapping):
+        return {f"`X[{name!r}]`": Columns.of(part) for name, part in X.items()}
+    if isinstance(X, tuple):
+        return {f"`X[{place}]`": Columns.of(part) for place, part in enumerate(X)}
+    return {"`X`": Columns.of(X)}
+
+
+def _check_columns(told: list[dict[str, Columns]]) -> None:
+    """Raise unless what all processes have looks alike, as they have one table in parts."""
+    first, cure = told[0], "prepare the rows of all processes in the same way."
+    for rank, other in enumerate(told):
+        if other.keys() != first.keys():
+            raise InvalidInputError(
+                f"The rows of a `Shard` must be in the same form on all processes, but process "
+                f"{rank} has {', '.join(other)} and process 0 has {', '.join(first)}; {cure}"
+            )
+        for name, columns in other.items():
+            there, here = _first_difference(columns, first[name])
+            if there != here:
+                raise InvalidInputError(
+                    f"{name} of a `Shard` must have the same columns in the same order on all "
+                    f"processes, but process {rank} has {there} and process 0 has {here}; {cure}"
+                )
+
+
+def _first_difference(left: Columns, right: Columns) -> tuple[str, str]:
+    """What is said of two tables where they differ; the same where they do not."""
+    if left.width != right.width:
+        return _width(left), _width(right)
+    if left.names is None or right.names is None:
+        return _naming(left), _naming(right)
+    for place, (one, other) in enumerate(zip_longest(left.names, right.names)):
+        if one != other:
+            return f"{one!r} at place {place}", f"{other!r} there"
+    return "", ""
+
+
+def _width(columns: Columns) -> str:
+    return f"{' x '.join(map(str, columns.width)) or 'no'} columns"
+
+
+def _naming(columns: Columns) -> str:
+    return "columns without names" if columns.names is None else "columns with names"
+
+
+def _check_rows(told: list[int]) -> None:
+    for rank, rows in enumerate(told):
+        if rows != told[0]:
+            raise InvalidInputError(
+                f"`Shard.of` takes rows that all processes have, but process {rank} has {rows} of "
+                f"them and process 0 has {told[0]}: give it the same rows on each, or those of "
+                "each process to `Shard`."
+            )
 
 
 class DistributedEditable(Delegating):
@@ -265,14 +333,51 @@ class ShardedEvaluator:
 
 def gathered_values(values: Any) -> Any:
     """Labels, weights or groups of all processes, one after the other."""
-    return np.concatenate(together(lambda: np.asarray(unwrapped(values))))
+    name = "What is given for each row"
+    told = together(lambda: (_plain(values), {name: Columns.of(values)}))
+    _check_columns([columns for _, columns in told])
+    return np.concatenate([array for array, _ in told])
+
+
+def _plain(values: Any) -> NDArray[Any]:
+    """As an array; in a list with text the other entries stay what they are."""
+    values = pd.DataFrame(values) if isinstance(values, dict) else unwrapped(values)
+    array = np.asarray(values)
+    if array.ndim == 0:
+        raise InvalidInputError(
+            "Labels, weights and groups of a `Shard` must have a value for each of its rows, got "
+            f"{values!r}: pass the values; the name of a column is for rows that are a `Source`."
+        )
+    return np.asarray(values, object) if array.dtype.kind in "US" else array
 
 
 def whole_column(X: Any, values: Any) -> Any:
     """``values`` for all rows: by name from a source, from all processes for a `Shard`."""
+    if processes() > 1:
+        _check_given_alike(X, values)
     if isinstance(X, Shard) and values is not None:
         return X.column(values) if isinstance(values, (str, int)) else gathered_values(values)
     return named_column(X, values)
+
+
+def _check_given_alike(X: Any, values: Any) -> None:
+    """Raise on every process unless all have a `Shard` or none, and all have values or none."""
+    told = together(lambda: (isinstance(X, Shard), values is not None), step="a fit")
+    for place, what in enumerate(
+        ("Rows must be a `Shard`", "Labels, weights and groups must be given")
+    ):
+        those = [rank for rank, said in enumerate(told) if said[place]]
+        if 0 < len(those) < len(told):
+            others = [rank for rank in range(len(told)) if rank not in those]
+            raise InvalidInputError(
+                f"{what} on all processes or on none, but this is so on process "
+                f"{_listed(those)} and not on process {_listed(others)}: pass the same arguments "
+                "on each, for its own rows."
+            )
+
+
+def _listed(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:5])) + (", ..." if len(ranks) > 5 else "")
 
 
 def shared_out(X: Any, *columns: Any) -> tuple[Any, ...]:
@@ -304,7 +409,7 @@ def shared_seed(seed: int) -> int:
     """The first process's seed, on all of them."""
     if processes() == 1:
         return seed
-    told: list[int] = together(lambda: seed)
+    told: list[int] = together(lambda: seed, step="a fit")
     return told[0]
 
 

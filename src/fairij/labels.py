@@ -198,13 +198,14 @@ def check_precision(
     cells = _cells(constraint, labels, groups)
     rate = float((labels.validation == 1).double().mean())
     rate = 0.5 if constraint.needs_truth else min(max(rate, 0.05), 0.95)
-    small = {name: n for name, n in cells.items() if half_width(rate, n) > target}
+    enough = rows_needed(rate, target)
+    small = {name: n for name, n in cells.items() if n < enough}
     if small:
         name, n = min(small.items(), key=lambda item: item[1])
         warnings.warn(
             f"A gap of {target:g} is asked for, but {n} rows of {name!r} show its rate to within "
-            f"{half_width(rate, n):.2g} only: about {rows_needed(rate, target):,} validation rows "
-            "of each group would do.",
+            f"{half_width(rate, n):.2g} only: about {enough:,} validation rows of each group would "
+            "do.",
             SmallGroupWarning,
             stacklevel=stacklevel + 1,
         )

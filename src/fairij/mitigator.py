@@ -65,7 +65,7 @@ from fairij.selection import Selection, get_selection
 from fairij.soft import Path
 from fairij.solvers import SOLVERS, Solver, get_solver
 from fairij.task import Drop, Outcome, Reuse, Rows, Settings
-from fairij.unison import all_or_none, processes
+from fairij.unison import all_or_none, from_all, processes
 
 NOT_FACTS = ("estimator", "checkpoint", "verbose", "confidence", "constraints")
 
@@ -318,15 +318,27 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _facts(self, editable: Editable, data: Data, choices: dict[str, Any]) -> dict[str, str]:
         """What a run depends on, by name, as short texts."""
+        kept = self.checkpoint is not None
+        if len(set(from_all(kept))) > 1:
+            raise InvalidInputError(
+                "`checkpoint` must be given on all processes or on none, but some have one and "
+                "others have none: pass the same folder on each."
+            )
+        if kept and self.random_state is None:
+            raise InvalidInputError(
+                "`random_state` must be a whole number where there is a `checkpoint`, got None: "
+                "each run would draw a seed of its own, and none could go on with another's work. "
+                "Pass random_state=0, or any other."
+            )
         asked = {n: v for n, v in self.get_params(deep=False).items() if n not in NOT_FACTS}
         settings = asked | choices | {"constraints": get_constraint(self.constraints).name}
         weights = torch.ones(1) if data.weight is None else data.weight
         return {
             "model": editable.frame_fingerprint()[:16],
             "parameters": fingerprint(editable.theta),
-            "training rows": data_fingerprint(data.X, data.y)[:16],
+            "training rows": data_fingerprint(data.X, data.y, every_row=kept)[:16],
             "sample weights": fingerprint(weights),
-            "validation rows": data_fingerprint(data.X_val, data.y_val)[:16],
+            "validation rows": data_fingerprint(data.X_val, data.y_val, every_row=kept)[:16],
             "groups": fingerprint(torch.as_tensor(data.groups.codes)),
             "settings": re.sub("0x[0-9a-f]+", "", repr(settings)),  # an address is not a setting
             "processes": str(processes()),

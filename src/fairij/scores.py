@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -15,15 +16,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fairij.distributed import Shard
 from fairij.errors import InvalidInputError
 from fairij.fairness import arrays
 from fairij.influence import inner
 from fairij.inputs import whole_number
 from fairij.labels import encode_classes
 from fairij.mitigator import FairIJ
-from fairij.models.rows import n_rows
+from fairij.models.rows import Columns, n_rows
 from fairij.models.sources import ArraySource, Source, as_source, named_column
 from fairij.models.streamed import Chunks
+from fairij.unison import together
 
 Array = NDArray[np.float64]
 
@@ -38,7 +41,10 @@ class TopRows:
 
     def show(self, scores: Array, start: int) -> None:
         """Some more scores, of the rows from ``start`` on."""
-        rows = np.arange(start, start + len(scores))
+        self.merge(scores, np.arange(start, start + len(scores)))
+
+    def merge(self, scores: Array, rows: NDArray[np.int64]) -> None:
+        """Some more scores and their rows, those that come later in the table."""
         if len(self.scores) == self.k and self.k:  # most rows cannot come in
             able = scores > self.scores[-1]
             scores, rows = scores[able], rows[able]
@@ -62,7 +68,14 @@ def stream_influence(
     scores of training rows are not `influence_` but what it would be without them.
     ``out`` is a ``.npy`` or ``.parquet`` file that appears once all scores are in it. Memory holds
     one chunk, the labels and the ``top`` highest scores.
+
+    Of a `Shard` every process scores its own rows, with their labels. The highest scores are those
+    of all processes, on each of them; process 3 writes ``scores-3.npy`` where ``out`` is
+    ``scores.npy``, with its rows counted from 0.
     """
+    if isinstance(X, Shard):
+        return _of_all_processes(fair, X, y, out=out, top=top, overwrite=overwrite)
+    _check_columns(fair, X)
     source = as_source(X)
     source = source if isinstance(source, Source) else ArraySource(np.asarray(source))
     truth = arrays.vector("y", named_column(source, y))
@@ -82,6 +95,22 @@ def stream_influence(
     return best
 
 
+def _of_all_processes(
+    fair: FairIJ, shard: Shard, y: Any, *, out: str | os.PathLike[str] | None, **asked: Any
+) -> TopRows:
+    own = None if out is None else Path(out).with_stem(f"{Path(out).stem}-{shard.rank}")
+    parts = together(lambda: stream_influence(fair, shard.local, y, out=own, **asked))
+    best = TopRows(parts[0].k)
+    for rank, part in enumerate(parts):
+        best.merge(part.scores, part.rows + sum(shard.counts[:rank]))
+    return best
+
+
+def _check_columns(fair: FairIJ, X: Any) -> None:
+    width = (fair.n_features_in_,) if hasattr(fair, "n_features_in_") else ()
+    Columns(width, tuple(getattr(fair, "feature_names_in_", ()))).check("X", X)
+
+
 def _scores(fair: FairIJ, source: Source, truth: NDArray[Any]) -> Iterator[tuple[int, Array]]:
     editable = fair.editable()
     loss, rows = fair.loss_, int(fair.diagnostics_["n_train"])
@@ -96,6 +125,9 @@ def _scores(fair: FairIJ, source: Source, truth: NDArray[Any]) -> Iterator[tuple
         yield place.start, -inner(slope, part.jvp(direction)).double().cpu().numpy() / rows
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 class ScoreWriter(Protocol):
     def write(self, scores: Array) -> None: ...
 
@@ -103,16 +135,35 @@ class ScoreWriter(Protocol):
 
 
 class _Numpy:
+    """Written by plain writes: where the disk is full, a memory map would end the process."""
+
     def __init__(self, path: Path, rows: int) -> None:
-        self._file = np.lib.format.open_memmap(path, "w+", np.float64, (rows,))
-        self._place = 0
+        self._file = path.open("xb")
+        try:
+            header = {"descr": "<f8", "fortran_order": False, "shape": (rows,)}
+            np.lib.format.write_array_header_1_0(self._file, header)
+            self._file.flush()
+            _reserve(self._file.fileno(), self._file.tell() + 8 * rows)
+        except BaseException:
+            self._file.close()
+            raise
 
     def write(self, scores: Array) -> None:
-        self._file[self._place : self._place + len(scores)] = scores
-        self._place += len(scores)
+        self._file.write(np.ascontiguousarray(scores, "<f8").data)
 
     def close(self) -> None:
-        self._file.flush()
+        self._file.close()
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Take the room now, so that a full disk shows before the scores are made, not after."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno in FULL:
+            raise  # any other: this file system cannot reserve, and the writes will tell
 
 
 class _Parquet:
@@ -136,6 +187,36 @@ class _Parquet:
 WRITERS: dict[str, Callable[[Path, int], ScoreWriter]] = {".npy": _Numpy, ".parquet": _Parquet}
 
 
+class _Telling:
+    """A writer whose failures say which file could not be written, and what to do."""
+
+    def __init__(self, target: Path, temporary: Path, rows: int) -> None:
+        self._target = target
+        with _told(target):
+            self._inner = WRITERS[target.suffix](temporary, rows)
+
+    def write(self, scores: Array) -> None:
+        with _told(self._target):
+            self._inner.write(scores)
+
+    def close(self) -> None:
+        with _told(self._target):
+            self._inner.close()
+
+
+@contextmanager
+def _told(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno or errno.EIO,
+            f"The scores cannot be written: {error.strerror or error}. Free some space there, or "
+            "give `out` in a folder that can be written; nothing half-written is left",
+            str(target),
+        ) from error
+
+
 @contextmanager
 def score_file(target: Path, rows: int) -> Iterator[ScoreWriter]:
     """A file of scores in order; it takes its name once it is whole."""
@@ -143,15 +224,21 @@ def score_file(target: Path, rows: int) -> Iterator[ScoreWriter]:
         raise InvalidInputError(
             f"`out` must end in one of {', '.join(WRITERS)}, got {target.name!r}."
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
+    with _told(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{uuid4().hex}")
+    writer: _Telling | None = None
     try:
-        writer = WRITERS[target.suffix](temporary, rows)
+        writer = _Telling(target, temporary, rows)
         yield writer
         writer.close()
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, target)
+        with _told(target):
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            os.replace(temporary, target)
     except BaseException:
+        if writer is not None:
+            with suppress(OSError):
+                writer.close()
         temporary.unlink(missing_ok=True)
         raise

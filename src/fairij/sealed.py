@@ -9,15 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from uuid import uuid4
 
+import torch
+from safetensors import SafetensorError
 from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
 UNSEALED = "0" * 64
+# what reading a file that is damaged, or of another kind, may raise
+UNREADABLE = (SafetensorError, ValueError, TypeError, KeyError, RecursionError, OSError)
 LARGEST_HEADER = 2**26
 LARGEST_FILE = 2**38
 
@@ -32,7 +36,7 @@ def write_sealed(target: Path, tensors: Mapping[str, Tensor], header: Mapping[st
 
 
 def read_sealed(path: Path, form: str) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Header and tensors; ValueError, KeyError or SafetensorError where the file is not whole."""
+    """Header and tensors; one of ``UNREADABLE`` where the file is not whole."""
     size = path.stat().st_size
     if size > LARGEST_FILE:
         raise ValueError(f"it has {size} bytes, more than the {LARGEST_FILE} that are allowed")
@@ -69,6 +73,16 @@ def write_whole(target: Path, *content: bytes | memoryview) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def hash_of(named: Iterable[tuple[str, Tensor]], about: str = "") -> str:
+    """A hash of tensors with their names, shapes and types, wherever they are."""
+    digest = hashlib.sha256(about.encode())
+    for name, part in named:
+        digest.update(f"{name} {tuple(part.shape)} {part.dtype}".encode())
+        raw = part.detach().cpu().contiguous().view(-1)
+        digest.update((raw.view(torch.uint8) if raw.numel() else raw).numpy().tobytes())
+    return digest.hexdigest()[:32]
 
 
 def _seal(digest: str) -> bytes:

@@ -39,21 +39,53 @@ def all_or_none(work: Callable[P, T]) -> Callable[P, T]:
     def guarded(*args: P.args, **given: P.kwargs) -> T:
         if processes() == 1:
             return work(*args, **given)
-        try:
-            done = work(*args, **given)
-        except Exception as error:
-            if not hasattr(error, KNOWN):
-                with suppress(Exception):  # what it raises here is this error again
-                    all_well(error)
-            raise
-        all_well()
-        return done
+        with _run.under_way():
+            try:
+                done = work(*args, **given)
+            except Exception as error:
+                if _run.ended_by is None and not hasattr(error, KNOWN):
+                    with suppress(Exception):  # what it raises here is this error again
+                        all_well(error)
+                raise
+            all_well()
+            return done
 
     return guarded
 
 
+class _Run:
+    """What all processes do together, and the error that ended it.
+
+    Code in between may give an error other words, or think nothing of it: the run is over all the
+    same, and the other processes no longer take part in its exchanges.
+    """
+
+    def __init__(self) -> None:
+        self.ended_by: Exception | None = None
+        self._depth = 0
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if self._depth == 0:
+                self.ended_by = None
+
+    def end(self, error: Exception) -> None:
+        if self._depth and self.ended_by is None:
+            self.ended_by = error
+
+
+_run = _Run()
+
+
 def all_well(problem: Exception | None = None) -> None:
     """Raise on every process if there is a problem on any of them."""
+    if _run.ended_by is not None:
+        raise _run.ended_by
     with _connected():
         found = torch.tensor(int(problem is not None), device=_device())
         dist.all_reduce(found)
@@ -81,18 +113,35 @@ def in_unison(work: Callable[[], T]) -> T:
     try:
         done.append(work())
     except Exception as error:
+        if hasattr(error, KNOWN):
+            raise
         problem = error
     all_well(problem)
     return done[0]
 
 
-def together(work: Callable[[], T]) -> list[T]:
-    """What the work gives on each process; an error on one is raised on all of them."""
+def together(work: Callable[[], T], *, step: str = "") -> list[T]:
+    """What the work gives on each process; an error on one is raised on all of them.
+
+    ``step`` says what this process is about, so that those at another step are told apart.
+    """
     value = in_unison(work)
     answers: list[Any] = [None] * dist.get_world_size()
     with _connected():
-        dist.all_gather_object(answers, value)
-    return answers
+        dist.all_gather_object(answers, (step, value))
+    _check_steps([name for name, _ in answers])
+    return [answer for _, answer in answers]
+
+
+def _check_steps(steps: list[str]) -> None:
+    other = next((rank for rank, name in enumerate(steps) if name != steps[0]), None)
+    if other is not None:
+        problem = InvalidInputError(
+            f"All processes must take the same steps, but process {other} is at "
+            f"{steps[other] or 'another one'} and process 0 at {steps[0] or 'another one'}: make a "
+            "`Shard` on all of them or on none, and run the same program on each."
+        )
+        raise _known(problem)
 
 
 def from_all(value: T) -> list[T]:
@@ -130,6 +179,7 @@ def _described(problem: Exception) -> tuple[bool, str]:
 
 def _known(error: Exception) -> Exception:
     setattr(error, KNOWN, True)
+    _run.end(error)
     return error
 
 

@@ -11,7 +11,13 @@ from biased import fair, fitted, problem
 from fairij import Grid, LowestGap, TargetGap
 from fairij.errors import InvalidInputError, SmallGroupWarning
 from fairij.fairness import counts, honesty
-from fairij.fairness.honesty import Patterns, half_width, honest_gap, rows_needed
+from fairij.fairness.honesty import (
+    Patterns,
+    gap_half_width,
+    half_width,
+    honest_gap,
+    rows_needed,
+)
 
 
 def rule(gap: np.ndarray, level: np.ndarray, before: float) -> int:
@@ -141,13 +147,23 @@ def test_rows_that_play_no_part() -> None:
 
 
 def test_rows_that_would_do() -> None:
-    assert rows_needed(0.5, 0.02) == 2401
-    assert half_width(0.5, 2401) == pytest.approx(0.02, rel=1e-3)
+    assert rows_needed(0.5, 0.02) == 4802
+    assert gap_half_width(0.5, 4802) == pytest.approx(0.02, rel=1e-3)
+    assert half_width(0.5, 2401) == pytest.approx(0.02, rel=1e-3)  # of one rate
     warnings.filterwarnings("ignore", "No candidate reaches")
     with pytest.warns(
         SmallGroupWarning, match=r"A gap of 0.01 is asked for, but 1\d\d rows of 'f'"
     ):
         problem().fit(fair(selection=TargetGap(0.01)))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_as_many_rows_as_are_said_to_do_show_the_gap(rate: float) -> None:
+    """Gaps of groups that have none, drawn many times: 95 of a hundred lie within the target."""
+    rows, rng = rows_needed(rate, 0.05), np.random.default_rng(0)
+    ones = rng.binomial(rows, rate, size=(20_000, 2)) / rows
+    within = np.abs(ones[:, 0] - ones[:, 1]) <= 0.05
+    assert within.mean() == pytest.approx(0.95, abs=0.01)
 
 
 def test_resamples_of_large_tables_are_drawn_a_few_at_a_time(

@@ -12,10 +12,11 @@ pytest.importorskip("transformers")
 
 from tiny import bert, t5, token_rows
 
-from fairij.errors import InvalidInputError
+from fairij.errors import CheckpointError, FairIJWarning, InvalidInputError
 from fairij.language import features, standardised
 from fairij.language.features import fingerprint
 from fairij.models._tokens import token_rows as as_tokens
+from test_sealed import damaged
 
 
 @pytest.mark.parametrize("pooling", ["mean", "pooler"])
@@ -36,6 +37,60 @@ def test_vectors_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(list(tmp_path.iterdir())) == 1
     monkeypatch.setattr(encoder, "forward", lambda **_: pytest.fail("ran again"))
     assert np.array_equal(features(X, encoder, cache=tmp_path), first)
+
+
+def test_a_stopped_computation_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(features.__globals__, "BLOCK_ROWS", 4)
+    encoder, X = bert(), token_rows(15)
+    whole = features(X, encoder)
+
+    def stop(phase: str, done: int, rows: int) -> None:
+        if done > 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        features(X, encoder, cache=tmp_path, progress=stop)
+    assert len(list(tmp_path.rglob("*.safetensors"))) == 2
+    seen: list[int] = []
+    hook = encoder.register_forward_pre_hook(
+        lambda module, args, given: seen.append(len(given["input_ids"])), with_kwargs=True
+    )
+    assert np.array_equal(features(X, encoder, cache=tmp_path), whole)
+    hook.remove()
+    assert sum(seen) == 15 - 8
+
+
+def test_damaged_vectors_are_computed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, X = bert(num_hidden_layers=1), token_rows(15)
+    right = features(X, encoder, cache=tmp_path)
+    (path,) = tmp_path.rglob("*.safetensors")
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    for _ in range(200):
+        path.write_bytes(damaged(whole, rng))
+        with pytest.warns(FairIJWarning, match="its 15 vectors are computed anew"):
+            assert np.array_equal(features(X, encoder, cache=tmp_path), right)
+    monkeypatch.setattr(encoder, "forward", lambda **_: pytest.fail("ran again"))
+    assert np.array_equal(features(X, encoder, cache=tmp_path), right)  # it was mended
+
+
+def test_vectors_of_other_rows_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(features.__globals__, "BLOCK_ROWS", 5)
+    encoder, X = bert(), token_rows(15)
+    right = features(X, encoder, cache=tmp_path)
+    first, second, _ = sorted(tmp_path.rglob("*.safetensors"))
+    second.write_bytes(first.read_bytes())
+    with pytest.warns(FairIJWarning, match="of other rows or of another encoder"):
+        assert np.array_equal(features(X, encoder, cache=tmp_path), right)
+
+
+def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(CheckpointError, match="must be writable: Not a directory"):
+        features(token_rows(4), bert(), cache=tmp_path / "file")
 
 
 def test_a_change_of_rows_weights_or_pooling_changes_the_fingerprint() -> None:

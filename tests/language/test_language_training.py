@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 from tiny import bert, biased_rows, classifier, token_rows
 
 from fairij.baselines.gapreg import GapReg
-from fairij.errors import InvalidInputError
+from fairij.errors import CheckpointError, InvalidInputError
 from fairij.language import (
     Recipe,
     TriggerTokens,
@@ -26,6 +26,7 @@ from fairij.language import (
     train,
 )
 from fairij.language.batches import InHalves, run_all, shuffled, sizes
+from test_sealed import damaged
 
 
 def vectors(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -84,8 +85,68 @@ def test_a_stopped_training_goes_on_to_the_same_bits(kind: str, tmp_path: Path) 
     assert rest.history == whole.history
     for a, b in zip(rest.model.parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(a, b)
-    with pytest.raises(InvalidInputError, match="must come from the same training"):
+    with pytest.raises(CheckpointError, match=r"same training; it differs in batch_size\."):
         train(fresh, recipe=Recipe(epochs=4, batch_size=8), checkpoint=half, **data)
+
+
+@pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
+def test_a_damaged_checkpoint_is_refused(optimiser: Any, tmp_path: Path) -> None:
+    (X, y, _), (X_val, y_val, _) = vectors(40, 0), vectors(30, 1)
+    path, fresh = tmp_path / "half", nonlinear_head(6, hidden=(8, 4))
+
+    def go_on(epochs: int) -> list[Any]:
+        recipe = Recipe(optimiser=optimiser, epochs=epochs, batch_size=20)
+        given = {"X": X, "y": y, "X_val": X_val, "y_val": y_val, "penalty": GapReg()}
+        groups = {"groups": np.arange(40) % 2, "groups_val": np.arange(30) % 2}
+        done = train(fresh, recipe=recipe, checkpoint=path, **given, **groups)
+        return [*done.model.parameters()]
+
+    go_on(2)
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    for _ in range(200):
+        path.write_bytes(damaged(whole, rng))
+        with pytest.raises(CheckpointError, match=r"must be a whole file .* Remove it to start"):
+            go_on(3)
+    path.write_bytes(whole)
+    rest = go_on(3)
+    path.unlink()
+    assert all(torch.equal(a, b) for a, b in zip(rest, go_on(3), strict=True))
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
+    (X, y, s), (X_val, y_val, s_val) = vectors(40, 0), vectors(30, 1)
+    other = nonlinear_head(6, hidden=(8, 4), seed=1)
+    given: dict[str, Any] = {
+        "model": nonlinear_head(6, hidden=(8, 4)),
+        "X": X,
+        "y": y,
+        "X_val": X_val,
+        "y_val": y_val,
+        "penalty": GapReg(),
+        "groups": s,
+        "groups_val": s_val,
+        "recipe": Recipe(epochs=1),
+        "checkpoint": tmp_path / "half",
+    }
+    train(**given)
+    frozen = nonlinear_head(6, hidden=(8, 4))
+    next(frozen.parameters()).requires_grad_(False)
+    for changed, name in [
+        ({"model": other}, "model"),
+        ({"model": frozen}, "trained parameters"),
+        ({"X": X + 1}, "rows"),
+        ({"y": 1 - y}, "labels"),
+        ({"X_val": X_val[:-1], "y_val": y_val[:-1], "groups_val": s_val[:-1]}, "validation rows"),
+        ({"y_val": 1 - y_val}, "validation labels"),
+        ({"groups": 1 - s}, "groups"),
+        ({"penalty": GapReg(strength=0.3)}, "penalty"),
+        ({"seed": 5}, "seed"),
+    ]:
+        with pytest.raises(CheckpointError, match=f"it differs in .*{name}"):
+            train(**{**given, **changed})
+    torch.save({"of": "an earlier version"}, tmp_path / "half")
+    with pytest.raises(CheckpointError, match="must be a whole file"):
+        train(**given)
 
 
 def test_triggers_learn_and_leave_the_encoder_alone() -> None:

@@ -34,8 +34,8 @@ out = Path(sys.argv[1])
 
 
 def model(kind):
-    if kind == "torch":
-        return fitted(dtype=torch.float64)
+    if kind in ("torch", "float32"):
+        return fitted(dtype=torch.float32 if kind == "float32" else torch.float64)
     if kind == "linear":
         from sklearn.linear_model import LogisticRegression
         return LogisticRegression(C=0.5).fit(D.X.astype(float), D.y)
@@ -89,7 +89,7 @@ def launch(tmp_path: Path, processes: int, body: str) -> Any:
 
 
 ALL = """
-result = {kind: run(kind) for kind in ("torch", "linear", "trees")}
+result = {kind: run(kind) for kind in ("torch", "float32", "linear", "trees")}
 result["validation"] = run("torch", True, validation="cross_fit")
 for solver in ("woodbury", "neumann", "printed_woodfisher", "exact"):
     result[solver] = run("torch", solver=solver)
@@ -105,6 +105,8 @@ def test_one_two_and_four_processes_agree(tmp_path: Path) -> None:
             found = other[case]
             assert found["data"] == expected["data"], case
             compared = ["influence", "delta"]
+            # a solve magnifies the rounding of its products
+            allowed = 1e-5 if case == "float32" else 1e-6
             if case == "trees":  # rows in the same leaves have one score, and rounding orders them
                 compared = ["influence"]
             else:
@@ -112,7 +114,7 @@ def test_one_two_and_four_processes_agree(tmp_path: Path) -> None:
                 np.testing.assert_allclose(found["gap"], expected["gap"], rtol=1e-6, err_msg=case)
             for name in compared:
                 left, right = np.array(found[name]), np.array(expected[name])
-                assert np.abs(left - right).max() <= 1e-6 * np.abs(right).max(), (case, name)
+                assert np.abs(left - right).max() <= allowed * np.abs(right).max(), (case, name)
 
 
 QUICK = """
@@ -212,3 +214,5 @@ def test_one_process_needs_nothing() -> None:
     assert whole_column(np.zeros((2, 2)), [1, 2]) == [1, 2]
     with pytest.raises(InvalidInputError, match="start them with `torchrun`"):
         Shard(np.zeros((2, 2)))
+    with pytest.raises(InvalidInputError, match="start them with `torchrun`"):
+        Shard.of(np.zeros((2, 2)))

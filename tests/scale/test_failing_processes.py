@@ -20,8 +20,9 @@ sys.path.insert(0, {here!r})
 warnings.simplefilter("ignore")
 import torch
 import torch.distributed as dist
-from fairij import Grid, mitigation, mitigator
+from fairij import Grid, mitigation, mitigator, prepared
 from fairij.distributed import Shard
+from fairij.errors import InvalidInputError
 from fairij.models import _linearization
 from biased import fair, problem
 
@@ -29,7 +30,7 @@ folder, rank = Path(sys.argv[1]), int(sys.argv[2])
 torch.set_num_threads(1)
 dist.init_process_group("gloo", init_method=f"file://{{folder}}/meeting", rank=rank, world_size=2)
 D = problem()
-own = slice(120 * rank, 120 * (rank + 1))
+own, own_val = slice(120 * rank, 120 * (rank + 1)), slice(240 * rank, 240 * (rank + 1))
 
 
 def fails(error, after=0):
@@ -54,6 +55,15 @@ cases = {{
     "in a product": (product, lambda: fails(ZeroDivisionError("a bug"), after=2)),
     "between exchanges": ((mitigation, "most_harmful"), lambda: fails(MemoryError())),
     "after the last one": ((mitigator, "edit_of"), lambda: fails(KeyError("edit"))),
+    "told while facts are exchanged": (
+        (mitigator.FairIJ, "_data"), lambda: fails(InvalidInputError("bad rows"))
+    ),
+    "told where errors are let pass": (
+        (prepared, "check_runs"), lambda: fails(InvalidInputError("bad rows"))
+    ),
+    "told where errors are reworded": (
+        (prepared, "speaking_of"), lambda: fails(InvalidInputError("bad rows"))
+    ),
     "none": (None, None),
     "ended": (product, lambda: end),
 }}
@@ -63,7 +73,13 @@ for name, (place, failing) in cases.items():
         kept = getattr(*place)
         setattr(*place, failing())
     try:
-        model = D.fit(fair(search=Grid(points=4, scales=(1.0,))), X=Shard(D.X[own]), y=D.y[own])
+        model = fair(search=Grid(points=4, scales=(1.0,))).fit(
+            Shard(D.X[own]),
+            D.y[own],
+            X_val=Shard(D.X_val[own_val]),
+            y_val=D.y_val[own_val],
+            sensitive_features_val=D.sex_val[own_val],
+        )
         said[name] = ["well", model.influence_.tolist()]
     except Exception as error:
         said[name] = [type(error).__name__, str(error)]
@@ -116,6 +132,19 @@ def test_both_end_with_the_error(
     assert name == "ProcessError"
     described = f"{kind}: {text}" if text else kind
     assert f"Process 1 failed, and this one has stopped with it: {described}. See" in message
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "told while facts are exchanged",
+        "told where errors are let pass",
+        "told where errors are reworded",
+    ],
+)
+def test_what_is_told_is_told_once(said: list[dict[str, Any]], case: str) -> None:
+    assert said[1][case] == ["InvalidInputError", "bad rows"]
+    assert said[0][case] == ["InvalidInputError", "On process 1: bad rows"]
 
 
 def test_the_next_run_is_not_disturbed(said: list[dict[str, Any]]) -> None:

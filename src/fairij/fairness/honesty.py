@@ -185,13 +185,22 @@ def _repeat(
 
 
 def rows_needed(rate: float, gap: float, confidence: float = 0.95) -> int:
-    """Rows of a group so that its rate is known to within ``gap``: ``z^2 p (1 - p) / gap^2``."""
+    """Rows of each of two groups so that their gap is known to within ``gap``.
+
+    A gap is the difference of two rates, so the variances of both add up:
+    ``2 z^2 p (1 - p) / gap^2``.
+    """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    return math.ceil(z**2 * rate * (1 - rate) / gap**2)
+    return math.ceil(2 * z**2 * rate * (1 - rate) / gap**2)
+
+
+def gap_half_width(rate: float, rows: int, confidence: float = 0.95) -> float:
+    """How far the gap of two groups of so many rows each may be off."""
+    return math.sqrt(2) * half_width(rate, rows, confidence)
 
 
 def half_width(rate: float, rows: int, confidence: float = 0.95) -> float:
-    """How far a rate over so many rows may be off, by the normal approximation."""
+    """How far one group's rate over so many rows may be off, by the normal approximation."""
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     return z * math.sqrt(rate * (1 - rate) / rows)
 

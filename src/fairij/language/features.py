@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from fairij.datasets._files import PathLike, write_atomically
-from fairij.models._tokens import bucketed, longest_first, token_rows
+from fairij.datasets._files import PathLike
+from fairij.errors import CheckpointError, FairIJWarning
+from fairij.models._tokens import Tokens, bucketed, longest_first, token_rows
 from fairij.models.rows import take_rows
 from fairij.models.triggers import Pooling, pooled
 from fairij.progress import silent
+from fairij.sealed import UNREADABLE, hash_of, read_sealed, write_sealed
 from fairij.search import Progress
 
 BATCH_TOKENS = {"cpu": 2**13, "cuda": 2**18}
+BLOCK_ROWS = 2**12  # of one file of the cache
+FORMAT = "fairij.features/1"
 
 
 def features(
@@ -39,44 +44,95 @@ def features(
     pooling : "mean" of the last layer, or the encoder's own "pooler"
     batch_tokens : tokens at a time
     cache : a folder; vectors are kept in it by a fingerprint of rows, weights and settings, and
-        read from it the next time
+        read from it the next time. A computation that was stopped goes on from the last block
+        of rows that is there; a damaged block is computed anew, with a warning.
     """
     parameter = next(encoder.parameters())
     pad = getattr(encoder.config, "pad_token_id", None) or 0
     tokens = token_rows(X, device=torch.device("cpu"), pad=pad)
-    kept = None
-    if cache is not None:
-        kept = Path(cache) / f"features-{fingerprint(tokens, encoder, pooling)}.npy"
-        if kept.exists():
-            return np.load(kept)
-    order = longest_first(tokens)
     budget = batch_tokens or BATCH_TOKENS.get(parameter.device.type, BATCH_TOKENS["cpu"])
-    rows = len(order)
-    vectors = np.empty((rows, encoder.config.hidden_size), np.float32)
-    done = 0
-    for batch in bucketed(take_rows(tokens, order), budget):
-        ids, mask = (batch[n].to(parameter.device) for n in ("input_ids", "attention_mask"))
+    kept = None if cache is None else Kept(Path(cache), fingerprint(tokens, encoder, pooling))
+    order = longest_first(tokens)
+    vectors = np.empty((len(order), encoder.config.hidden_size), np.float32)
+    for first in range(0, len(order), BLOCK_ROWS):
+        block = order[first : first + BLOCK_ROWS]
+        found = None if kept is None else kept.read(first, (len(block), vectors.shape[1]))
+        if found is None:
+            parts: list[Tensor] = []
+            for part in _computed(take_rows(tokens, block), encoder, pooling, budget):
+                parts.append(part)
+                progress("features", first + sum(map(len, parts)), len(order))
+            found = torch.cat(parts)
+            if kept is not None:
+                kept.write(first, found)
+        else:
+            progress("features", first + len(block), len(order))
+        vectors[block.numpy()] = found.numpy()
+    return vectors
+
+
+class Kept:
+    """The cache of one computation: a folder with a sealed file for each block of rows.
+
+    Blocks are counted in the order of computation, longest rows first.
+    """
+
+    def __init__(self, cache: Path, given: str) -> None:
+        self._folder, self._given = cache / f"features-{given}", given
+
+    def read(self, first: int, shape: tuple[int, int]) -> Tensor | None:
+        """A block's vectors; None where it is not there, or is not whole."""
+        path = self._path(first, shape[0])
+        if not path.exists():
+            return None
+        try:
+            header, tensors = read_sealed(path, FORMAT)
+            vectors = tensors["vectors"]
+            if header != {**header, **self._header(first)}:
+                raise ValueError("it is of other rows or of another encoder")
+            if vectors.shape != shape or vectors.dtype != torch.float32:
+                raise ValueError(f"it must hold {shape} numbers, not {tuple(vectors.shape)}")
+        except UNREADABLE as error:
+            warnings.warn(
+                f"The cache's file {path} cannot be used ({error}), so its {shape[0]} vectors are "
+                "computed anew.",
+                FairIJWarning,
+                stacklevel=3,
+            )
+            return None
+        return vectors
+
+    def write(self, first: int, vectors: Tensor) -> None:
+        path = self._path(first, len(vectors))
+        try:
+            write_sealed(path, {"vectors": vectors}, self._header(first))
+        except OSError as error:
+            raise CheckpointError(
+                f"The cache {path} must be writable: {error.strerror or error}. The blocks before "
+                "are whole: free some space or give another folder, and run again."
+            ) from error
+
+    def _path(self, first: int, rows: int) -> Path:
+        return self._folder / f"{first:09}-{first + rows - 1:09}.safetensors"
+
+    def _header(self, first: int) -> dict[str, str]:
+        return {"format": FORMAT, "fingerprint": self._given, "first": str(first)}
+
+
+def _computed(rows: Tokens, encoder: Any, pooling: Pooling, budget: int) -> Iterator[Tensor]:
+    """The vectors of rows that come longest first, a batch at a time."""
+    device = next(encoder.parameters()).device
+    for batch in bucketed(rows, budget):
+        ids, mask = (batch[name].to(device) for name in ("input_ids", "attention_mask"))
         with torch.no_grad():
             out = encoder(input_ids=ids, attention_mask=mask)
-            part = pooled(out, mask, pooling).float().cpu().numpy()
-        vectors[order[done : done + len(part)].numpy()] = part
-        done += len(part)
-        progress("features", done, rows)
-    if kept is not None:
-        content = io.BytesIO()
-        np.save(content, vectors)
-        write_atomically(kept, content.getvalue())
-    return vectors
+            yield pooled(out, mask, pooling).float().cpu()
 
 
 def fingerprint(tokens: Any, encoder: Any, pooling: str) -> str:
     """A hash of all that the vectors depend on: rows, architecture, weights, precision, pooling."""
-    digest = hashlib.sha256(f"{pooling} {encoder.config.to_json_string()}".encode())
-    for name, part in [*tokens.items(), *encoder.state_dict().items()]:
-        digest.update(f"{name} {tuple(part.shape)} {part.dtype}".encode())
-        raw = part.detach().cpu().contiguous().view(-1)
-        digest.update((raw.view(torch.uint8) if raw.numel() else raw).numpy().tobytes())
-    return digest.hexdigest()[:32]
+    parts = [*tokens.items(), *encoder.state_dict().items()]
+    return hash_of(parts, about=f"{pooling} {encoder.config.to_json_string()}")
 
 
 def standardised(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-import io
+import json
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -15,8 +17,8 @@ from torch.nn import functional as F
 
 from fairij.baselines.base import STRATA
 from fairij.baselines.in_processing import Draw, InProcessing, Sampler
-from fairij.datasets._files import PathLike, write_atomically
-from fairij.errors import InvalidInputError
+from fairij.datasets._files import PathLike
+from fairij.errors import CheckpointError, InvalidInputError
 from fairij.inputs import number_between, one_of, whole_number
 from fairij.language.batches import (
     InHalves,
@@ -29,9 +31,12 @@ from fairij.language.batches import (
     sizes,
 )
 from fairij.progress import silent
+from fairij.sealed import UNREADABLE, hash_of, read_sealed, write_sealed
 from fairij.search import Progress
 
 Optimiser = Literal["adamw", "sgd"]
+FORMAT = "fairij.training/1"
+MAY_DIFFER = "epochs"  # a finished training may be asked for more of them
 JUDGED = 4096  # validation rows on which a penalty is judged, the same in every epoch
 
 
@@ -162,7 +167,16 @@ def train(
         extra = Penalty.of(penalty, parts, pad, seed)
     optimiser = recipe.make(list(trainable.values()))
     draws = torch.Generator().manual_seed(seed)
-    now = _resume(checkpoint, recipe, seed, trainable, optimiser, draws)
+    data = {
+        "rows": rows,
+        "labels": truth,
+        "validation rows": rows_val,
+        "validation labels": truth_val,
+    }
+    if penalty is not None:
+        data |= {"groups": groups, "validation groups": groups_val}
+    facts = {} if checkpoint is None else _facts(model, recipe, seed, penalty, data)
+    now = _resume(checkpoint, facts, trainable, optimiser, draws)
     length = sizes(rows)
     while now.epoch < recipe.epochs and now.epoch - now.best_epoch < recipe.patience:
         module.train()
@@ -187,7 +201,7 @@ def train(
         if held_out < now.best:
             now.best, now.best_epoch = held_out, now.epoch
             now.best_state = {n: p.detach().cpu().clone() for n, p in trainable.items()}
-        _keep(checkpoint, recipe, seed, now, trainable, optimiser, draws)
+        _keep(checkpoint, facts, now, trainable, optimiser, draws)
         progress("training", now.epoch, recipe.epochs)
     with torch.no_grad():
         for name, value in now.best_state.items():
@@ -202,10 +216,34 @@ def cross_entropy(z: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(z.float(), y.long())
 
 
-def _keep(
-    checkpoint: PathLike | None,
+def _facts(
+    model: nn.Module,
     recipe: Recipe,
     seed: int,
+    penalty: InProcessing | None,
+    data: Mapping[str, Any],
+) -> dict[str, Any]:
+    """All that a training depends on; models and data as hashes."""
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    facts = {**asdict(recipe), "seed": seed, "penalty": _said(penalty)}
+    facts["model"] = hash_of(model.state_dict().items(), about=_said(model))
+    facts["trained parameters"] = hash_of([], about=repr(trained))
+    for name, part in data.items():
+        if not isinstance(part, dict):
+            values = part if isinstance(part, Tensor) else np.asarray(part, dtype=np.int64)
+            part = {"": torch.as_tensor(values)}
+        facts[name] = hash_of(part.items())
+    return facts
+
+
+def _said(thing: Any) -> str:
+    """An object in words, without its place in memory, which is another each time."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(thing))
+
+
+def _keep(
+    checkpoint: PathLike | None,
+    facts: Mapping[str, Any],
     now: Progressed,
     trainable: dict[str, nn.Parameter],
     optimiser: torch.optim.Optimizer,
@@ -213,42 +251,75 @@ def _keep(
 ) -> None:
     if checkpoint is None:
         return
-    content = io.BytesIO()
-    torch.save(
-        {
-            "settings": {**asdict(recipe), "seed": seed},
-            "now": asdict(now),
-            "parameters": {n: p.detach().cpu() for n, p in trainable.items()},
-            "optimiser": optimiser.state_dict(),
-            "draws": draws.get_state(),
-        },
-        content,
-    )
-    write_atomically(Path(checkpoint), content.getvalue())
+    tensors: dict[str, Tensor] = {f"parameters {n}": p for n, p in trainable.items()}
+    tensors |= {f"best {n}": value for n, value in now.best_state.items()}
+    for place, state in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser {place} {n}": v for n, v in state.items() if isinstance(v, Tensor)}
+    tensors["draws"] = draws.get_state()
+    numbers = {name: value for name, value in vars(now).items() if name != "best_state"}
+    header = {"format": FORMAT, "facts": _json(facts), "now": _json(numbers)}
+    copies = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
+    try:
+        write_sealed(Path(checkpoint), copies, header)
+    except OSError as error:
+        raise CheckpointError(
+            f"`checkpoint` {checkpoint} must be writable: {error.strerror or error}. What was "
+            "written before is whole: free some space or give another file, and run again."
+        ) from error
 
 
 def _resume(
     checkpoint: PathLike | None,
-    recipe: Recipe,
-    seed: int,
+    facts: Mapping[str, Any],
     trainable: dict[str, nn.Parameter],
     optimiser: torch.optim.Optimizer,
     draws: torch.Generator,
 ) -> Progressed:
     if checkpoint is None or not Path(checkpoint).exists():
         return Progressed()
-    found = torch.load(checkpoint, weights_only=True)
-    settings = {**asdict(recipe), "seed": seed}
-    other = [n for n in settings if found["settings"].get(n) != settings[n] and n != "epochs"]
-    shapes = {n: tuple(p.shape) for n, p in trainable.items()}
-    if other or {n: tuple(p.shape) for n, p in found["parameters"].items()} != shapes:
-        raise InvalidInputError(
-            f"`checkpoint` {checkpoint} must come from the same training; it differs in "
-            f"{other or 'its parameters'}. Give another file, or remove this one."
-        )
+    try:
+        header, tensors = read_sealed(Path(checkpoint), FORMAT)
+        found, numbers = json.loads(header["facts"]), json.loads(header["now"])
+        _check_same(checkpoint, found, facts)
+        now = Progressed(**numbers, best_state=_under("best ", tensors))
+        parameters = _under("parameters ", tensors)
+        for name, parameter in trainable.items():
+            for kept in (parameters, now.best_state or parameters):
+                if kept[name].shape != parameter.shape:
+                    raise ValueError(f"its {name!r} is of another shape")
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, value in _under("optimiser ", tensors).items():
+            place, _, name = key.partition(" ")
+            state.setdefault(int(place), {})[name] = value
+        draws.set_state(tensors["draws"])
+        optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+    except CheckpointError:
+        raise
+    except (*UNREADABLE, RuntimeError) as error:
+        raise CheckpointError(
+            f"`checkpoint` {checkpoint} must be a whole file as this training writes it, but "
+            f"it cannot be read: {error}. Remove it to start over, or give another file."
+        ) from None
     with torch.no_grad():
-        for name, value in found["parameters"].items():
-            trainable[name].copy_(value)
-    optimiser.load_state_dict(found["optimiser"])
-    draws.set_state(found["draws"])
-    return Progressed(**found["now"])
+        for name, parameter in trainable.items():
+            parameter.copy_(parameters[name])
+    return now
+
+
+def _check_same(checkpoint: PathLike, found: dict[str, Any], facts: Mapping[str, Any]) -> None:
+    names = sorted(found.keys() | facts.keys())
+    other = [n for n in names if found.get(n) != facts.get(n) and n != MAY_DIFFER]
+    if other:
+        raise CheckpointError(
+            f"`checkpoint` {checkpoint} must come from the same training; it differs in "
+            f"{', '.join(other)}. Give another file, or remove this one."
+        )
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, default=lambda value: value.item())  # numpy's numbers as Python's
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin so, without that beginning."""
+    return {n.removeprefix(prefix): v for n, v in tensors.items() if n.startswith(prefix)}

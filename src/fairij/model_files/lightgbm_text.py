@@ -28,6 +28,7 @@ LENGTHS = {
     "internal_weight": 1,
     "internal_count": 1,
 }
+WORD = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)")  # a number as LightGBM writes it
 NEEDED = ("leaf_value", "split_feature", "threshold", "decision_type", "left_child", "right_child")
 
 
@@ -37,6 +38,8 @@ def check_lightgbm_text(path: Path) -> None:
     try:
         if not content.lstrip().startswith(b"tree"):
             raise ValueError("such a file starts with the word 'tree'")
+        if "\0" in content.decode("utf-8"):  # LightGBM would read on there for ever
+            raise ValueError("it holds bytes that are no text")
         head, *blocks = _blocks(content)
         features = int(_fields(head)["max_feature_idx"]) + 1
         for number, block in enumerate(blocks):
@@ -60,12 +63,29 @@ def _blocks(content: bytes) -> list[str]:
             raise ValueError(f"it was cut short or changed: tree {number} is not in its place")
         blocks.append(block.decode("utf-8"))
         start += size
-    if not content[start:].lstrip().startswith(b"end of trees"):
+    rest = content[start:]
+    if not rest.lstrip().startswith(b"end of trees"):
         raise ValueError("it was cut short or changed: the end of the trees is missing")
+    _check_parameters(rest.decode("utf-8"))
     return blocks
 
 
+def _check_parameters(rest: str) -> None:
+    """The training's parameters, one ``[name: value]`` a line, where the file has them."""
+    _, begun, after = rest.partition("\nparameters:")
+    lines, ended, _ = after.partition("\nend of parameters")
+    if begun and not ended:
+        raise ValueError("it was cut short or changed: the end of the parameters is missing")
+    for line in filter(None, map(str.strip, lines.splitlines())):
+        if not re.fullmatch(r"\[\w+: .*\]", line):
+            raise ValueError(f"the parameter {line[:40]!r} is not written as [name: value]")
+
+
 def _check_tree(number: int, fields: dict[str, str], features: int) -> None:
+    for name, value in fields.items():
+        for word in value.split():
+            if not WORD.fullmatch(word):  # LightGBM would end the process
+                raise ValueError(f"the {name} of tree {number} holds {word[:20]!r}, not a number")
     leaves, categories = int(fields["num_leaves"]), int(fields.get("num_cat", "0"))
     for name, fewer in LENGTHS.items():
         if name not in fields and (name not in NEEDED or leaves == 1):

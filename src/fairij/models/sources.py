@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
@@ -69,6 +69,9 @@ class Source(ABC):
 
 
 READ_ROWS = 65_536
+COLUMN_BUFFER = 2**16  # bytes of a Parquet file read at a time for each column
+IPC_SUFFIXES = (".arrow", ".feather", ".ipc")
+PARQUET_SUFFIXES = (".parquet", ".pq")
 # those of Arrow are made from these; a damaged file may ask for more memory than there is
 ARROW_ERRORS = (OSError, ValueError, LookupError, TypeError, RuntimeError, MemoryError)
 
@@ -102,6 +105,7 @@ class ArrowSource(Source):
 
     def __init__(self, data: Any, features: Sequence[str]) -> None:
         arrow: Any = import_module("pyarrow.dataset")
+        self.columns = _feature_names(features)
         try:
             self._data = (
                 data
@@ -116,9 +120,10 @@ class ArrowSource(Source):
             ]
             self._names = list(self._data.schema.names)
             counts = [_fragment_rows(fragment) for fragment in self._fragments]
+        except InvalidInputError:
+            raise
         except ARROW_ERRORS as error:
             raise InvalidInputError(f"The data set {data} cannot be read: {error}") from None
-        self.columns = tuple(features)
         self._check(self.columns)
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(int).tolist()
         self.shape = (self._starts[-1], len(self.columns))
@@ -130,6 +135,11 @@ class ArrowSource(Source):
 
     def column(self, name: Name) -> NDArray[Any]:
         self._check((str(name),))
+        if len(self) == 0:
+            raise InvalidInputError(
+                f"The data set must have at least one row for its column {name!r} to be read, got "
+                "0 rows: look for files that were left empty."
+            )
         parts = self._batches([str(name)], READ_ROWS, 0, len(self))
         return np.concatenate([part.iloc[:, 0].to_numpy() for part in parts])
 
@@ -150,18 +160,13 @@ class ArrowSource(Source):
             if last <= start or first >= stop:
                 continue
             place = first
-            # no reading ahead: that would hold several chunks at once
-            for batch in fragment.to_batches(
-                columns=columns,
-                batch_size=size,
-                batch_readahead=0,
-                fragment_readahead=0,
-                use_threads=False,
-            ):
+            for batch in _fragment_batches(fragment, columns, size):
                 low, high = max(start - place, 0), min(stop - place, batch.num_rows)
                 place += batch.num_rows
                 if low < high:
                     yield batch.slice(low, high - low).to_pandas(ignore_metadata=True)
+                if place >= stop:
+                    return
 
     def _check(self, names: tuple[str, ...]) -> None:
         missing = [name for name in names if name not in self._names]
@@ -186,6 +191,12 @@ class LoaderSource(Source):
     def __init__(
         self, loader: DataLoader[Any], features: Name | Sequence[Name] | None = None
     ) -> None:
+        if not isinstance(loader, DataLoader):
+            raise InvalidInputError(
+                "`LoaderSource` needs a `torch.utils.data.DataLoader`, got "
+                f"{type(loader).__name__}: put a data set into one, or give rows in memory as they "
+                "are."
+            )
         batches: Any = loader.batch_sampler  # where a user gives one, `sampler` says nothing
         in_order = isinstance(loader.sampler, SequentialSampler) and (
             batches is None
@@ -199,6 +210,11 @@ class LoaderSource(Source):
             )
         self._loader, self._features = loader, features
         rows = len(loader.dataset)  # type: ignore[arg-type]
+        if rows == 0:
+            raise InvalidInputError(
+                "A DataLoader must give at least one row, got a data set of 0 rows: look for a "
+                "filter or a file that leaves none."
+            )
         first = self._of(next(iter(loader)))
         width = tuple(first.shape[1:]) if hasattr(first, "shape") else ()
         self.shape = (rows, *width)
@@ -257,6 +273,9 @@ class Subset(Source):
                 yield part_of_table(table, index[low:high] - place)
             place += rows
 
+    def column(self, name: Name) -> NDArray[Any]:
+        return self._source.column(name)[self._index]
+
 
 def as_source(X: Any) -> Any:
     """Files and loaders as a `Source`; everything else as it is."""
@@ -308,13 +327,69 @@ def _fragment_rows(fragment: Any) -> int:
     return fragment.count_rows() if groups is None else sum(group.num_rows for group in groups)
 
 
+def _fragment_batches(fragment: Any, columns: list[str], size: int) -> Iterator[Any]:
+    """The rows of a fragment in order, without reading ahead: that would hold several chunks."""
+    if not _is_plain_parquet(fragment):
+        yield from fragment.to_batches(
+            columns=columns,
+            batch_size=size,
+            batch_readahead=0,
+            fragment_readahead=0,
+            use_threads=False,
+        )
+        return
+    # a scan of a data set would hold a whole row group, which may be the whole file
+    parquet: Any = import_module("pyarrow.parquet")
+    with fragment.open() as opened:
+        file = parquet.ParquetFile(
+            opened, metadata=fragment.metadata, pre_buffer=False, buffer_size=COLUMN_BUFFER
+        )
+        groups = [group.id for group in fragment.row_groups]
+        for batch in file.iter_batches(size, groups, columns, use_threads=False):
+            yield batch.select(columns)  # it gives columns as they lie in the file
+
+
+def _is_plain_parquet(fragment: Any) -> bool:
+    """Whether it is Parquet, and the data set's maker asked for no options of reading."""
+    arrow: Any = import_module("pyarrow.dataset")
+    return bool(getattr(fragment, "format", None) == arrow.ParquetFileFormat())
+
+
+def _feature_names(features: Any) -> tuple[str, ...]:
+    if isinstance(features, (str, bytes)) or not isinstance(features, Iterable):
+        raise InvalidInputError(
+            "`features` must name the columns that the model takes, in order, as in "
+            f"['age', 'wage']; got {features!r}."
+        )
+    return tuple(features)
+
+
 def _paths(data: Any) -> Any:
     return [os.fspath(path) for path in data] if isinstance(data, (list, tuple)) else str(data)
 
 
 def _format(data: Any) -> str:
-    first = str(data[0] if isinstance(data, (list, tuple)) else data)
-    return "ipc" if first.endswith((".arrow", ".feather", ".ipc")) else "parquet"
+    """Arrow's name for the format of a file, of several or of those in a folder, by suffix."""
+    names = [str(path) for path in data] if isinstance(data, (list, tuple)) else _files(str(data))
+    ipc = [name for name in names if name.endswith(IPC_SUFFIXES)]
+    others = [name for name in names if name.endswith(PARQUET_SUFFIXES)]
+    if ipc and others:
+        raise InvalidInputError(
+            "The files of a data set must be of one format, but there are Arrow files "
+            f"({ipc[0]!r}) beside Parquet files ({others[0]!r}): give those of one format."
+        )
+    return "ipc" if ipc else "parquet"
+
+
+def _files(path: str) -> list[str]:
+    """A file's own path, or those of the files that Arrow finds in a folder."""
+    if not os.path.isdir(path):
+        return [path]
+    found: list[str] = []
+    for folder, inner, names in os.walk(path):
+        inner[:] = [name for name in inner if not name.startswith((".", "_"))]
+        found += [os.path.join(folder, n) for n in names if not n.startswith((".", "_"))]
+    return sorted(found)
 
 
 def _described(batch: Any) -> str:

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, get_args
 
 import numpy as np
@@ -206,7 +206,7 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             X, y, sample_weight, sensitive_features, X_val, y_val, sensitive_features_val, seed=seed
         )
         editable = self._adapt(self.estimator, self.parameters)
-        facts = partial(self._facts, editable, data, choices)
+        facts = cache(partial(self._facts, editable, data, choices))  # all rows may be read for it
         check_agreement(facts)
         journal = None if self.checkpoint is None else Journal.open(self.checkpoint, facts())
         if journal is not None:

@@ -128,7 +128,12 @@ def _methods(records: pd.DataFrame) -> str:
         "settings tried",
         "CPU seconds for all",
     )
-    notes = [
+    return table(header, lines) + "\n\n" + "\n".join(f"- {note}" for note in _notes(rows))
+
+
+def _notes(rows: pd.DataFrame) -> list[str]:
+    """How the methods were run and tuned."""
+    return [
         "Settings are chosen on validation rows only, by the same rules for every method. Sweeps "
         "begin at the base model. Methods of one kind have the same number of settings: those that "
         f"train {_strengths()} and the base model (strength 0), post-processing methods ten "
@@ -154,7 +159,6 @@ def _methods(records: pd.DataFrame) -> str:
         "HPS, HPS-IJ and RelaxedThresholds need the group of every person at prediction time: in "
         "italics in tables, hollow and dashed in figures.",
     ]
-    return table(header, lines) + "\n\n" + "\n".join(f"- {note}" for note in notes)
 
 
 def _strengths() -> str:

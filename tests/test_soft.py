@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 from sklearn.linear_model import LinearRegression
 from torch import nn
 
@@ -213,32 +212,25 @@ def test_a_path_with_fresh_curvature_takes_other_steps_than_one_without() -> Non
     assert np.abs(fresh[-1] - first[-1]).max() > 1e-3
 
 
-@given(st.integers(0, 10_000), st.integers(2, 4), st.floats(0.0, 1.3))
-def test_the_cheapest_fall_is_that_of_a_general_solver(seed: int, parts: int, share: float) -> None:
+@given(st.integers(0, 10_000), st.integers(2, 4), st.floats(0.01, 1.3))
+def test_the_cheapest_fall_keeps_to_its_bounds_and_of_two_is_the_best(
+    seed: int, parts: int, share: float
+) -> None:
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(parts, parts + 1))
     gram, gaps = root @ root.T + 0.05 * np.eye(parts), rng.uniform(0.01, 1, parts)
     fall = share * gaps.sum()
     found = cheapest_fall(torch.from_numpy(gram), torch.from_numpy(gaps), fall).numpy()
-    assert (found >= -gaps - 1e-12).all()
+    assert (found >= -gaps - 1e-9).all()
     if share >= 1:
-        np.testing.assert_allclose(found, -gaps)
+        np.testing.assert_allclose(found, -gaps, atol=1e-9)
         return
     assert found.sum() == pytest.approx(-fall)
-    cost = np.linalg.inv(gram)
-    best = minimize(
-        lambda v: v @ cost @ v,
-        -share * gaps,
-        jac=lambda v: 2 * cost @ v,
-        bounds=[(-gap, None) for gap in gaps],
-        constraints={"type": "eq", "fun": lambda v: v.sum() + fall},
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 500},
-    )
-    scale = max(best.fun, 1e-9)
-    if parts == 2:  # with more a gap may be held that a general solver would let go again
-        assert found @ cost @ found == pytest.approx(best.fun, rel=1e-4, abs=1e-10)
-    assert best.fun <= found @ cost @ found + 1e-6 * scale
+    if parts == 2:  # one number is free: the least of a parabola, or the nearer end
+        cost, start, along = np.linalg.inv(gram), np.array([0, -fall]), np.array([1, -1])
+        least = -(along @ cost @ start) / (along @ cost @ along)
+        best = start + along * np.clip(least, -gaps[0], gaps[1] - fall)
+        np.testing.assert_allclose(found, best, atol=1e-7)
 
 
 def test_the_cheapest_gap_is_closed_first() -> None:

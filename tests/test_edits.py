@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-import scipy.sparse
 import torch
 from safetensors import safe_open
 from safetensors.torch import save
@@ -20,7 +18,7 @@ from torch import nn
 
 from biased import fair, fitted, mlp, problem
 from fairij import Edit, FairIJ
-from fairij.edits import FORMAT, UNSEALED, data_fingerprint, write_whole
+from fairij.edits import FORMAT, UNSEALED, write_whole
 from fairij.errors import CorruptEditError, WrongModelError
 
 
@@ -402,44 +400,3 @@ def test_contents_are_checked_even_where_the_seal_is_whole(
     else:
         with pytest.raises(CorruptEditError, match=complaint):
             Edit.load(path)
-
-
-# --- the fingerprint of the data --------------------------------------------------------------
-
-
-def test_data_fingerprint_sees_every_change() -> None:
-    X, y = problem().X, problem().y
-    base = data_fingerprint(X, y)
-    assert base == data_fingerprint(X.copy(), y.copy())
-    assert base == data_fingerprint(torch.tensor(X), torch.tensor(y))
-    assert base == data_fingerprint(np.asfortranarray(X), y)
-    moved = X.copy()
-    moved[-1, -1] += 1e-6
-    different = {
-        base,
-        data_fingerprint(moved, y),
-        data_fingerprint(X[::-1], y),
-        data_fingerprint(X, 1 - y),
-        data_fingerprint(X[:-1], y[:-1]),
-        data_fingerprint({"a": X, "b": X}, y),
-        data_fingerprint(X.astype(np.float64), y),
-    }
-    assert len(different) == 7
-
-
-def test_data_fingerprint_of_any_form() -> None:
-    X, y = problem().X, problem().y
-    frame = pd.DataFrame(X, columns=list("abcd")).assign(text="a")
-    assert data_fingerprint(frame, y) != data_fingerprint(frame.assign(text="b"), y)
-    assert data_fingerprint(X.tolist(), y.tolist()) == data_fingerprint(X.astype(np.float64), y)
-    assert data_fingerprint(scipy.sparse.csr_array(X), y) == data_fingerprint(X, y)
-    assert len(data_fingerprint(scipy.sparse.coo_matrix(X), pd.Series(y.astype(str)))) == 64
-
-
-def test_data_fingerprint_samples_long_tables() -> None:
-    X, y = np.arange(250_000)[:, None], np.zeros(250_000)
-    changed = X.copy()
-    changed[1] += 1  # between the rows that are sampled
-    assert data_fingerprint(X, y) == data_fingerprint(changed, y)
-    changed[3] += 1
-    assert data_fingerprint(X, y) != data_fingerprint(changed, y)

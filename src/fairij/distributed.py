@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -411,9 +410,3 @@ def shared_seed(seed: int) -> int:
         return seed
     told: list[int] = together(lambda: seed, step="a fit")
     return told[0]
-
-
-def fingerprint(values: Tensor) -> str:
-    """A short hash of a tensor."""
-    content = values.detach().cpu().contiguous().numpy().tobytes()
-    return hashlib.sha256(content).hexdigest()[:16]

@@ -26,15 +26,14 @@ from fairij.display import Display
 from fairij.distributed import (
     DistributedEditable,
     check_agreement,
-    fingerprint,
     shared_seed,
     whole_column,
 )
-from fairij.edits import data_fingerprint
 from fairij.errors import InvalidInputError
 from fairij.fairness.audit import Audit
 from fairij.fairness.constraints import Constraint, Surrogate, get_constraint
 from fairij.fairness.honesty import HonestGap
+from fairij.fingerprints import data_fingerprint, fingerprint, meanwhile
 from fairij.inputs import (
     Data,
     dampings,
@@ -212,6 +211,7 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if journal is not None:
             editable = JournaledEditable(editable, journal)
         seconds: dict[str, float] = {}
+        rows = meanwhile(partial(data_fingerprint, X, y), X)
         with timed(seconds, "linearize"):
             given = prepare(
                 editable,
@@ -245,7 +245,7 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 outcome,
                 settings,
                 dropped=self.dropped_,
-                data=data_fingerprint(X, y),
+                data=rows(),
                 weight_decay=self.weight_decay,
             )
             self.estimator_ = editable.edited(self.edit_.after.to(editable.theta))

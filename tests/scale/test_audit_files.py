@@ -19,11 +19,11 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from biased import fair, problem
-from fairij import Grid, checkpoints, edits, mitigator
+from fairij import Grid, checkpoints, fingerprints, mitigator
 from fairij.checkpoints import Journal
 from fairij.distributed import Shard
-from fairij.edits import data_fingerprint
 from fairij.errors import CheckpointError, InvalidInputError
+from fairij.fingerprints import data_fingerprint
 from fairij.models.sources import ArraySource, LoaderSource
 from fairij.scores import score_file
 
@@ -35,8 +35,8 @@ BETWEEN = 1  # a row that a sample of every third row leaves out
 @pytest.fixture
 def _sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every third row of the problem is a sample of it."""
-    monkeypatch.setattr(edits, "HASHED_ROWS", 100)
-    monkeypatch.setattr(edits, "READ_ROWS", 37, raising=False)
+    monkeypatch.setattr(fingerprints, "HASHED_ROWS", 100)
+    monkeypatch.setattr(fingerprints, "READ_ROWS", 37)
 
 
 @pytest.fixture

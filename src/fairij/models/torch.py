@@ -182,7 +182,7 @@ class TorchEditable:
             digest.update(f"{name} {tuple(t.shape)} {t.dtype}".encode())
         for name, t in self._fixed.items():
             digest.update(f"{name} {tuple(t.shape)} {t.dtype}".encode())
-            digest.update(t.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+            digest.update(t.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
     def _like(self) -> Tensor:

@@ -182,14 +182,14 @@ class ScreeningEvaluator:
     screens: ClassVar[bool] = True
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
-        if len(scales) == 1:
+        if len(scales) == 1 and direction.any():
             z = self.exact.along(direction, scales)
             change = scales.to(direction) * direction
-            if change.any() and torch.isfinite(z).all():
+            if torch.isfinite(z).all():
                 self.latest = change, z[0] - self.linear.along(direction, scales)[0]
             return z
         z = self.linear.along(direction, scales)
-        if self.latest is None:
+        if self.latest is None or not direction.any():
             return z
         change, bend = self.latest
         shares = scales.to(z) * ((direction.to(change) @ change) / (change @ change)).to(z)

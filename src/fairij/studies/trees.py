@@ -84,7 +84,7 @@ def _units_of(case: Case, quick: bool) -> list[Unit]:
     size *= 0.2 if case.model == LOGISTIC else 2.0 if case.model == HISTOGRAM else 1.0
     units = [Unit({**key, "work": "ERM"}, base_records, {"case": case}, cost=size)]
     for form in FORMS:
-        budgets = () if quick else BUDGETS if "search" in FORMS[form] else BUDGETS[1:2]
+        budgets = () if quick else BUDGETS[:2] if form == "Fair-IJ" else BUDGETS
         arguments: dict[str, Any] = {"case": case, "form": form, "budgets": budgets}
         units.append(Unit({**key, "work": form}, edit_records, arguments, cost=20 * size))
     for rival in RIVALS:

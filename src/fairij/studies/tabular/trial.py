@@ -18,8 +18,9 @@ from torch import nn
 
 from fairij.baselines import ERM, Predictor
 from fairij.datasets import Split, Splits
-from fairij.edits import data_fingerprint, write_whole
+from fairij.edits import write_whole
 from fairij.fairness import counts
+from fairij.fingerprints import data_fingerprint
 from fairij.studies.tabular.config import Effort, Table
 from fairij.training import mlp, train_mlp
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,18 +17,24 @@ from uuid import uuid4
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
+from fairij._version import __version__
+from fairij.checkpoints import Journal
 from fairij.distributed import Shard
 from fairij.errors import InvalidInputError
 from fairij.fairness import arrays
+from fairij.fingerprints import data_fingerprint, fingerprint
 from fairij.influence import inner
 from fairij.inputs import whole_number
-from fairij.labels import encode_classes
+from fairij.labels import check_outputs, check_runs, encode_classes
 from fairij.mitigator import FairIJ
+from fairij.models.base import Editable
 from fairij.models.rows import Columns, n_rows
-from fairij.models.sources import ArraySource, Source, as_source, named_column
-from fairij.models.streamed import Chunks
-from fairij.unison import together
+from fairij.models.sources import ArraySource, Source, as_source, named_column, table_rows
+from fairij.models.streamed import Chunks, located
+from fairij.unison import from_all, processes, together
 
 Array = NDArray[np.float64]
 
@@ -61,6 +69,7 @@ def stream_influence(
     out: str | os.PathLike[str] | None = None,
     top: int = 0,
     overwrite: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> TopRows:
     """Score rows chunk by chunk with a fitted `FairIJ`: ``-(J r) l'(z) / N``, as `influence_`.
 
@@ -68,36 +77,37 @@ def stream_influence(
     scores of training rows are not `influence_` but what it would be without them.
     ``out`` is a ``.npy`` or ``.parquet`` file that appears once all scores are in it. Memory holds
     one chunk, the labels and the ``top`` highest scores.
+    ``checkpoint`` is a folder in which the scores are written down as they are made: the same call
+    with the same folder goes on behind the last of them, and ends with the same bits. Where there
+    are several processes, all of them give one.
 
     Of a `Shard` every process scores its own rows, with their labels. The highest scores are those
     of all processes, on each of them; process 3 writes ``scores-3.npy`` where ``out`` is
     ``scores.npy``, with its rows counted from 0.
     """
     if isinstance(X, Shard):
-        return _of_all_processes(fair, X, y, out=out, top=top, overwrite=overwrite)
+        asked = {"top": top, "overwrite": overwrite, "checkpoint": checkpoint}
+        return _of_all_processes(fair, X, y, out=out, **asked)
+    check_is_fitted(fair, "estimator_")
     _check_columns(fair, X)
-    source = as_source(X)
-    source = source if isinstance(source, Source) else ArraySource(np.asarray(source))
-    truth = arrays.vector("y", named_column(source, y))
-    arrays.check_rows("y", truth, n_rows(source))
+    source = _as_rows(X)
+    truth = _truth(fair, named_column(source, y), n_rows(source))
     best = TopRows(whole_number("top", top, 0))
-    if out is None:
-        for start, scores in _scores(fair, source, truth):
+    with _written_to(out, len(source), overwrite=overwrite) as write:
+        for start, scores in _scores(fair, source, truth, checkpoint):
             best.show(scores, start)
-        return best
-    target = Path(out)
-    if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
-    with score_file(target, len(source)) as writer:
-        for start, scores in _scores(fair, source, truth):
-            best.show(scores, start)
-            writer.write(scores)
+            write(scores)
     return best
 
 
 def _of_all_processes(
     fair: FairIJ, shard: Shard, y: Any, *, out: str | os.PathLike[str] | None, **asked: Any
 ) -> TopRows:
+    if len(set(from_all(asked["checkpoint"] is not None))) > 1:
+        raise InvalidInputError(
+            "`checkpoint` must be given on all processes or on none, but some have one and others "
+            "have none: pass the same folder on each."
+        )
     own = None if out is None else Path(out).with_stem(f"{Path(out).stem}-{shard.rank}")
     parts = together(lambda: stream_influence(fair, shard.local, y, out=own, **asked))
     best = TopRows(parts[0].k)
@@ -111,18 +121,90 @@ def _check_columns(fair: FairIJ, X: Any) -> None:
     Columns(width, tuple(getattr(fair, "feature_names_in_", ()))).check("X", X)
 
 
-def _scores(fair: FairIJ, source: Source, truth: NDArray[Any]) -> Iterator[tuple[int, Array]]:
+def _as_rows(X: Any) -> Source:
+    source = as_source(X)
+    if isinstance(source, Source):
+        return source
+    try:
+        array = np.asarray(source)
+    except ValueError:
+        raise InvalidInputError(
+            "`X` must have as many values in every row, but its rows are of unlike lengths: give "
+            "an array, a frame or a `Source`."
+        ) from None
+    return ArraySource(array)
+
+
+def _truth(fair: FairIJ, y: Any, rows: int) -> NDArray[Any]:
+    """The labels as the loss takes them."""
+    is_class = fair.loss_.is_classification
+    truth = arrays.vector("y", y) if is_class else arrays.numbers("y", y)
+    arrays.check_rows("y", truth, rows)
+    return encode_classes("y", truth, fair.classes_) if is_class else truth
+
+
+@contextmanager
+def _written_to(
+    out: str | os.PathLike[str] | None, rows: int, *, overwrite: bool
+) -> Iterator[Callable[[Array], None]]:
+    """How scores are written, if they are to be."""
+    if out is None:
+        yield lambda scores: None
+        return
+    target = Path(out)
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
+    with score_file(target, rows) as writer:
+        yield writer.write
+
+
+def _scores(
+    fair: FairIJ, source: Source, truth: NDArray[Any], checkpoint: Any
+) -> Iterator[tuple[int, Array]]:
+    """The scores of each chunk, with the number of its first row."""
     editable = fair.editable()
-    loss, rows = fair.loss_, int(fair.diagnostics_["n_train"])
+    check_runs("X", editable, source)
     assert fair.direction_ is not None
     direction = fair.direction_.to(editable.theta)
-    parts = Chunks(source).made_of_each(lambda table: editable.linearize(table, keep=False))
-    for place, part in parts:
-        z, labels = part.outputs, truth[place]
-        if loss.is_classification:
-            labels = encode_classes("y", labels, fair.classes_)
-        slope = loss.slope(z, torch.as_tensor(labels, dtype=z.dtype, device=z.device))
-        yield place.start, -inner(slope, part.jvp(direction)).double().cpu().numpy() / rows
+    facts = partial(_facts, fair, editable, source, truth)
+    journal = None if checkpoint is None else Journal.open(checkpoint, facts())
+
+    def scored(table: Any, rows: slice) -> Tensor:
+        part = editable.linearize(table, keep=False)
+        z = part.outputs
+        check_outputs("X", z)
+        slope = fair.loss_.slope(z, torch.as_tensor(truth[rows], dtype=z.dtype, device=z.device))
+        return -inner(slope, part.jvp(direction)).double().cpu() / fair.diagnostics_["n_train"]
+
+    for start, table in Chunks(source).read():
+        rows = slice(start, start + table_rows(table))
+        make = partial(scored, table, rows)
+        try:
+            name = f"scores of rows {rows.start} to {rows.stop}"
+            made = make() if journal is None else journal.recalled(name, None, make)
+        except InvalidInputError as error:
+            raise located(error, start) from None
+        yield start, made.numpy()
+    if journal is not None:
+        journal.write()
+
+
+def _facts(
+    fair: FairIJ, editable: Editable, source: Source, truth: NDArray[Any]
+) -> dict[str, str]:
+    """What scores depend on, by name; every row is read for it."""
+    assert fair.direction_ is not None
+    settings = {name: getattr(fair, name) for name in ("batch_size", "memory_limit", "loss_")}
+    settings["n_train"] = fair.diagnostics_["n_train"]
+    return {
+        "model": editable.frame_fingerprint()[:16],
+        "parameters": fingerprint(editable.theta),
+        "direction": fingerprint(fair.direction_),
+        "rows": data_fingerprint(source, truth, every_row=True)[:16],
+        "settings": re.sub("0x[0-9a-f]+", "", repr(settings)),  # an address is not a setting
+        "processes": str(processes()),
+        "versions": f"fairij {__version__}, torch {torch.__version__}",
+    }
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fairij.datasets import Split, Splits
+from fairij.datasets import Split, Splits, acs
 from fairij.errors import InvalidInputError
 from fairij.fairness.metrics import demographic_parity_difference
 from fairij.solvers import ConjugateGradient
@@ -239,6 +239,40 @@ def test_the_base_model_is_trained_once_and_a_damaged_file_is_replaced(
 def test_coverage_needs_a_file_that_is_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="parquet file"):
         get_study("coverage", path=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A made-up table in the form of ACSPublicCoverage: white people are covered more often."""
+    rng = np.random.default_rng(0)
+    n = 6000
+    table = {name: rng.integers(1, 3, n).astype(float) for name in acs.CATEGORICAL}
+    numbers = {"AGEP": rng.integers(16, 65, n), "SCHL": 16, "PINCP": rng.integers(0, 30_001, n)}
+    race = rng.choice([1, 2, 9], n, p=[0.45, 0.45, 0.1])
+    poor = numbers["PINCP"] < 12_000 + 9_000 * (race == 1)
+    covered = np.where(rng.random(n) < 0.1, ~poor, poor).astype(int)
+    table |= numbers | {"ST": 6.0, "RAC1P": race, "PUBCOV": covered, "DIS": race + 0.0}
+    file = tmp_path_factory.mktemp("survey") / "survey.parquet"
+    pd.DataFrame(table).to_parquet(file)
+    return file
+
+
+def test_the_quick_form_of_coverage_from_a_file(survey: Path, tmp_path: Path) -> None:
+    reproduce("coverage", tmp_path / "study", quick=True, path=survey)
+    records = load_records(tmp_path / "study", quick=True)
+    names = {*COMPARED, *EDITED, *ON_EDIT.values()}
+    for constraint in CONSTRAINTS:
+        here = records[records["constraint"] == constraint]
+        assert names - {n for n, f in EDITED.items() if constraint not in f.surrogates} <= set(
+            here["method"]
+        )
+    assert set(records["data"]) == {coverage.OTHER}
+    assert records["data_source"].str.startswith("survey.parquet ").all()
+    parity = records.groupby("method")["test_demographic_parity"].min()
+    assert parity["ERM"] > 0.1 > parity["Fair-IJ"]
+    text = (tmp_path / "study" / "README.md").read_text()
+    assert coverage.OTHER in text
+    assert "not the paper's table" in text
 
 
 def test_an_unknown_study_is_named_with_those_that_exist() -> None:

@@ -9,17 +9,18 @@ import tomllib
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import typer
 
-from fairij.errors import FairIJWarning
+from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.tables import near_matches
 
 PATHS = {"model", "table", "train", "validation", "test", "edit", "out", "data_home", "checkpoint"}
 HASHES = "sha256"
 NEVER_FROM_FILE = {"trust_pickle", "force", "config"}
 HASH_CHUNK = 2**20
+LONGEST_SHOWN = 80  # characters of a value in a message
 
 
 def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
@@ -31,11 +32,11 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     if path is None:
         return None
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        given = read_toml(path)
     except OSError as error:
         raise typer.BadParameter(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{path} is not valid TOML: {error}.") from None
+    except InvalidInputError as error:
+        raise typer.BadParameter(str(error)) from None
     given.pop(HASHES, None)
     values = {key.replace("-", "_"): value for key, value in given.items()}
     own = {parameter.name: parameter for parameter in ctx.command.params}
@@ -44,8 +45,42 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     for key, value in values.items():
         if key in own:
             defaults[key] = _value(key, value, path, repeats=getattr(own[key], "multiple", False))
+            _check_value(ctx, own[key], defaults[key], path)
     ctx.default_map = defaults
     return path
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a file, whose hashes of other files are text if it has any."""
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{path} is not valid TOML: {error}.") from None
+    if not fits(given.get(HASHES, {}), dict[str, str]):
+        raise InvalidInputError(
+            f"[{HASHES}] in {path} must be a table of files and their hashes, got "
+            f"{shortened(given[HASHES])}: correct it, or delete it."
+        )
+    return given
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a value of TOML is of this type; a path is text, and whole numbers are numbers."""
+    inside = get_args(kind)
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(fits(item, inside[0]) for item in value)
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and all(fits(item, inside[1]) for item in value.values())
+    if inside:
+        return any(fits(value, one) for one in inside)
+    if kind is Path:
+        return isinstance(value, str) and bool(value) and "\0" not in value
+    return type(value) in ((float, int) if kind is float else (kind,))
+
+
+def shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def _check_keys(
@@ -66,7 +101,25 @@ def _check_keys(
             raise typer.BadParameter(f"{path} has the key {key!r}, which no command knows.{hint}")
 
 
+def _check_value(ctx: typer.Context, option: Any, value: Any, path: Path) -> None:
+    """Raise where the option would not take the value: here it is known which file says so."""
+    try:
+        option.type_cast_value(ctx, value)
+    except typer.BadParameter as error:
+        said = f"{path} sets {option.name!r} amiss: {error.message}"
+        raise typer.BadParameter(said, ctx=ctx, param=option) from None
+
+
 def _value(key: str, value: Any, path: Path, *, repeats: bool) -> Any:
+    is_table = key == "model_args" and isinstance(value, dict)
+    plain = value if repeats and isinstance(value, list) else [value]
+    if not is_table and not all(fits(item, str | float | bool) for item in plain):
+        raise typer.BadParameter(
+            f"{path} must set {key!r} to {'plain values' if repeats else 'one plain value'}, text "
+            f"or a number; got {shortened(value)}."
+        )
+    if key in PATHS and not fits(str(value), Path):
+        raise typer.BadParameter(f"{path} must set {key!r} to a path, got {shortened(value)}.")
     if key in PATHS:
         return str(path.resolve().parent / str(value))
     if key == "model_args" and isinstance(value, dict):
@@ -103,7 +156,7 @@ def note_changed(config: Path | None, files: Mapping[str, Path | None]) -> None:
     """Warn of files that are no longer those that the settings file was written for."""
     if config is None:
         return
-    for name in changed_files(tomllib.loads(config.read_text(encoding="utf-8")), files):
+    for name in changed_files(read_toml(config), files):
         warnings.warn(
             f"--{name} is no longer the file that {config} was written for, so the result will "
             "differ.",

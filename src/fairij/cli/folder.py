@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from fairij.losses import get_loss
 from fairij.mitigator import FairIJ
 
 EDIT, SUMMARY, PAGE = "edit.safetensors", "summary.json", "report.html"
-CANDIDATES, INFLUENCE = "candidates.csv", "influence.csv"
+CANDIDATES, INFLUENCE, SEAL = "candidates.csv", "influence.csv", "sha256"
 
 
 def write_result(
@@ -53,8 +54,18 @@ def write_result(
             "version": __version__,
         }
     )
+    summary[SEAL] = _seal(folder, summary)
     (folder / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return summary
+
+
+def _seal(folder: Path, summary: Mapping[str, Any]) -> str:
+    """A hash of all figures: a page must not be made of others."""
+    figures = {key: value for key, value in summary.items() if key != SEAL}
+    digest = hashlib.sha256(json.dumps(figures, sort_keys=True).encode())
+    for name in (CANDIDATES, INFLUENCE):
+        digest.update((folder / name).read_bytes())
+    return digest.hexdigest()
 
 
 def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
@@ -64,6 +75,8 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
     """
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        if summary[SEAL] != _seal(folder, summary):
+            raise ValueError(f"{SUMMARY}, {CANDIDATES} or {INFLUENCE} has changed")
         candidates = _exactly(folder / CANDIDATES)
         scores = _exactly(folder / INFLUENCE)
         audits = _audits(summary["validation"])
@@ -74,10 +87,10 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
         diagnostics = summary["diagnostics"]
         influence = scores["influence"].to_numpy(dtype=np.float64)
         on_loss = scores["loss_influence"].to_numpy() if "loss_influence" in scores else None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidInputError(
-            f"{folder} must be a folder as `fairij mitigate` writes it, whole and unchanged: "
-            f"{error}."
+            f"{folder} must be a folder as `fairij mitigate` writes it, with {SUMMARY} and all "
+            f"else whole and unchanged: {error}. Run `fairij mitigate` again."
         ) from None
     fitted = unfitted
     fitted.edit_ = Edit.load(folder / EDIT)

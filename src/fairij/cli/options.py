@@ -86,7 +86,7 @@ class ModelOptions:
         """The model at this path."""
         try:
             arguments = json.loads(self.model_args or "{}")
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidInputError(f"--model-args must be JSON: {error}.") from None
         if not isinstance(arguments, dict):
             raise InvalidInputError(

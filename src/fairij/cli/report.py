@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from fairij.cli.config import changed_files
+from fairij.cli.config import HASHES, NEVER_FROM_FILE, changed_files, fits, read_toml, shortened
 from fairij.cli.fitting import make_mitigator, read_train
 from fairij.cli.folder import PAGE, read_result
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables, Force, Json, ModelOptions
@@ -19,6 +20,17 @@ from fairij.cli.rows import read_part
 from fairij.cli.show import print_json, say
 from fairij.errors import InvalidInputError
 
+GROUPS = (ModelOptions, ColumnOptions, FitTables, EditOptions)
+OWN = {"model": Path, "test": Path, "test_query": str, "title": str, HASHES: dict[str, str]}
+KINDS: dict[Any, str] = {
+    Path: "a path",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list[str]: "a list of texts",
+    list[float]: "a list of numbers",
+}
 EXAMPLES = ('fairij report result --out for-the-board.html --title "Loans, 2026"',)
 
 
@@ -41,16 +53,19 @@ def report(
     target = out or folder / PAGE
     settings = _settings(folder)
     check_target(target, force=force)
-    opening = dataclasses.replace(_of(ModelOptions, settings), trust_pickle=trust_pickle)
-    columns, tables = _of(ColumnOptions, settings), _of(FitTables, settings)
-    file = opening.open(Path(settings["model"]))
-    fitted = read_result(folder, make_mitigator(file.model, _of(EditOptions, settings)))
+    with _as_said_in(folder / MARK):
+        opening = dataclasses.replace(_of(ModelOptions, settings), trust_pickle=trust_pickle)
+        columns, tables = _of(ColumnOptions, settings), _of(FitTables, settings)
+        file = opening.open(Path(settings["model"]))
+        unfitted = make_mitigator(file.model, _of(EditOptions, settings))
+    fitted = read_result(folder, unfitted)
     _check_unchanged(folder, settings)
-    train = read_train(tables, columns, file)
     test = None
-    if "test" in settings:
-        query = settings.get("test_query")
-        test = read_part(Path(settings["test"]), query, columns, file, with_weights=False)
+    with _as_said_in(folder / MARK):
+        train = read_train(tables, columns, file)
+        if "test" in settings:
+            query = settings.get("test_query")
+            test = read_part(Path(settings["test"]), query, columns, file, with_weights=False)
     if len(train) != len(fitted.influence_):
         raise InvalidInputError(
             f"{tables.train} must be the training table of that run, of {len(fitted.influence_)} "
@@ -71,16 +86,43 @@ def report(
 
 
 def _settings(folder: Path) -> dict[str, Any]:
+    """What the folder says of its run: no key is unknown, none that is needed is missing."""
+    mark = folder / MARK
     try:
-        settings = tomllib.loads((folder / MARK).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        settings = read_toml(mark)
+    except (OSError, InvalidInputError) as error:
         raise InvalidInputError(
-            f"{folder} must be a folder as `fairij mitigate` writes it, with {MARK}: {error}."
+            f"{folder} must be a folder as `fairij mitigate` writes it, with {MARK}: {error}"
         ) from None
     missing = [key for key in ("model", "train", "label", "sensitive") if key not in settings]
     if missing:
-        raise InvalidInputError(f"{folder / MARK} must say {missing[0]!r}, but does not.")
+        raise InvalidInputError(
+            f"{mark} must say {missing[0]!r}, but does not: add it as `fairij mitigate` had it."
+        )
+    known = OWN | {name: kind for group in GROUPS for name, kind in get_type_hints(group).items()}
+    for key, value in settings.items():
+        if key not in known or key in NEVER_FROM_FILE:
+            raise InvalidInputError(f"{mark} has the key {key!r}, which no run writes: delete it.")
+        if not fits(value, known[key]):
+            raise InvalidInputError(
+                f"{mark} must set {key!r} to {_spoken(known[key])}, got {shortened(value)}: write "
+                "it as `fairij mitigate` had it."
+            )
     return settings
+
+
+def _spoken(kind: Any) -> str:
+    """A type in words; what is left at None is not written."""
+    return next(KINDS[one] for one in (kind, *get_args(kind)) if one in KINDS)
+
+
+@contextmanager
+def _as_said_in(settings: Path) -> Iterator[None]:
+    """Let errors tell which file the values are from."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{settings} cannot be followed: {error}") from None
 
 
 def _check_unchanged(folder: Path, settings: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 Those that train the network are swept over as many strengths each; the base model stands at the
 exact end, strength 0. Sweeps were laid out by what they reach on validation rows of seed 3. Where
-the first strengths did not reach the fair end on both tables, all were given as many further ones.
+the first strengths did not reach the fair end, all were given as many further ones.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Compared:
     baseline : its name in `fairij.baselines.BASELINES`
     sweeps : values of its trade-off's parameter by constraint; none where it has no trade-off
     further : values beyond these, which are units of their own
+    further_on_edit : likewise for its form on top of the edited model
     trains : whether it trains the network for as many epochs as the base model
     on_edit : the name of its form on top of the edited model, if it has one here
     frozen_features : whether a logistic regression on the base model's hidden layer is its learner
@@ -43,6 +44,7 @@ class Compared:
     baseline: str
     sweeps: Sweeps = field(default_factory=dict)
     further: Sweeps = field(default_factory=dict)
+    further_on_edit: Sweeps = field(default_factory=dict)
     trains: bool = False
     on_edit: str | None = None
     frozen_features: bool = False
@@ -78,6 +80,23 @@ FURTHER: dict[str, Sweeps] = {
     "fairmixup": {"demographic_parity": (0.75, 1.5), "equal_opportunity": (5.0, 10.0)},
     "hgr": {"demographic_parity": (8.0, 30.0), "equal_opportunity": (10.0, 25.0)},
 }
+FURTHER_ON_EDIT: dict[str, Sweeps] = {
+    "gapreg": {
+        "demographic_parity": (2.0, 6.0),
+        "equalized_odds": (6.0, 20.0),
+        "equal_opportunity": (6.0, 20.0),
+    },
+    "fairmixup": {
+        "demographic_parity": (2.0, 30.0),
+        "equalized_odds": (10.0, 30.0),
+        "equal_opportunity": (10.0, 30.0),
+    },
+    "hgr": {
+        "demographic_parity": (40.0, 100.0),
+        "equalized_odds": (15.0, 40.0),
+        "equal_opportunity": (15.0, 40.0),
+    },
+}
 
 
 def _training(label: str, baseline: str) -> Compared:
@@ -86,6 +105,7 @@ def _training(label: str, baseline: str) -> Compared:
         baseline,
         STRENGTHS[baseline],
         FURTHER[baseline],
+        FURTHER_ON_EDIT[baseline],
         trains=True,
         on_edit=f"{label}-IJ",
     )

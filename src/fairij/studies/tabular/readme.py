@@ -13,7 +13,6 @@ from fairij.studies.tabular.claims import verdicts
 from fairij.studies.tabular.config import WHOLE, Story
 from fairij.studies.tabular.editing import DAMPINGS, SLACK
 from fairij.studies.tabular.figures import influence_figure, refit_figure, trade_off_figure
-from fairij.studies.tabular.methods import COMPARED
 from fairij.studies.tabular.summary import (
     GAP_NAMES,
     ON_EDIT,
@@ -136,9 +135,9 @@ def _notes(rows: pd.DataFrame) -> list[str]:
     return [
         "Settings are chosen on validation rows only, by the same rules for every method. Sweeps "
         "begin at the base model. Methods of one kind have the same number of settings: those that "
-        f"train {_strengths()} and the base model (strength 0), post-processing methods ten "
-        "tolerances. One strength of a method that trains costs more CPU time than all candidates "
-        "of Fair-IJ.",
+        f"train {_strengths(rows, 'GapReg')} and the base model (strength 0), on the edited model "
+        f"{_strengths(rows, 'GapReg-IJ')}, post-processing methods ten tolerances. One strength "
+        "of a method that trains from scratch costs more CPU time than all candidates of Fair-IJ.",
         f"Those that train do so for {WHOLE.epochs} epochs from scratch and keep the epoch with "
         "the lowest loss and penalty on validation rows; on the edited model they go on from it "
         f"for {WHOLE.tuning_epochs} epochs.",
@@ -161,12 +160,11 @@ def _notes(rows: pd.DataFrame) -> list[str]:
     ]
 
 
-def _strengths() -> str:
-    """How many each method that trains has, by constraint."""
-    method = COMPARED["GapReg"]
+def _strengths(rows: pd.DataFrame, method: str) -> str:
+    """How many a method that trains has been given, by constraint."""
+    own = rows[(rows["method"] == method) & (rows["value"] > 0)]
     return ", ".join(
-        f"{len(method.sweeps[c]) + len(method.further.get(c, ()))} for {GAP_NAMES[c]}"
-        for c in CONSTRAINTS
+        f"{own['value'][own['constraint'] == c].nunique()} for {GAP_NAMES[c]}" for c in CONSTRAINTS
     )
 
 

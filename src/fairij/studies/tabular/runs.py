@@ -59,12 +59,17 @@ def baseline_records(
 
 
 def further_records(
-    table: Table, effort: Effort, seed: int, constraint: str, label: str
+    table: Table,
+    effort: Effort,
+    seed: int,
+    constraint: str,
+    label: str,
+    strengths: tuple[float, ...],
 ) -> list[Record]:
-    """A baseline that trains, at its further strengths."""
+    """A baseline that trains, at further strengths."""
     trial, method = load_trial(table, effort, seed), COMPARED[label]
     task = Task(trial, method, label, constraint, seed)
-    return task.swept(method.further[constraint], trial.model, _from_scratch(effort))
+    return task.swept(strengths, trial.model, _from_scratch(effort))
 
 
 def _from_scratch(effort: Effort) -> Recipe:
@@ -72,24 +77,52 @@ def _from_scratch(effort: Effort) -> Recipe:
 
 
 def fair_ij_records(table: Table, effort: Effort, seed: int, constraint: str) -> list[Record]:
-    """Fair-IJ at every accuracy budget, and baselines on top of one of its edits.
-
-    That edit is the most accurate of those with nearly the lowest gap. Baselines that train are
-    fine-tuned from it, the others are given its scores.
-    """
+    """Fair-IJ at every accuracy budget, and baselines on top of one of its edits."""
     trial = load_trial(table, effort, seed)
     with Stopwatch() as watch:
         searched = search(trial, constraints=EDITED[FAIR_IJ].surrogates[constraint])
         edits = _edits(trial, searched, searched.picks(effort.thinned(BUDGETS)))
     records = _edit_records(trial, FAIR_IJ, constraint, edits, watch)
-    ((_, edited, _),) = _edits(trial, searched, [searched.lowest(SLACK)])
-    tuning = Recipe(start="model", epochs=effort.tuning_epochs, checkpoint="objective")
     for method in COMPARED.values():
         if method.on_edit is not None:
-            task = Task(trial, method, method.on_edit, constraint, seed)
             sweep = effort.thinned(method.sweeps.get(constraint, ()))
-            records += task.swept(sweep, edited, tuning if method.trains else None)
+            records += _on_edit(trial, effort, searched, method, constraint, seed, sweep)
     return records
+
+
+def further_on_edit_records(
+    table: Table, effort: Effort, seed: int, constraint: str
+) -> list[Record]:
+    """The baselines that are fine-tuned from the edit, at further strengths."""
+    trial = load_trial(table, effort, seed)
+    searched = search(trial, constraints=EDITED[FAIR_IJ].surrogates[constraint])
+    return [
+        record
+        for method in COMPARED.values()
+        if constraint in method.further_on_edit
+        for record in _on_edit(
+            trial, effort, searched, method, constraint, seed, method.further_on_edit[constraint]
+        )
+    ]
+
+
+def _on_edit(
+    trial: Trial,
+    effort: Effort,
+    searched: Searched,
+    method: Compared,
+    constraint: str,
+    seed: int,
+    sweep: tuple[float, ...],
+) -> list[Record]:
+    """A baseline on top of the most accurate of the edits with nearly the lowest gap.
+
+    Those that train are fine-tuned from it, the others are given its scores.
+    """
+    ((_, edited, _),) = _edits(trial, searched, [searched.lowest(SLACK)])
+    tuning = Recipe(start="model", epochs=effort.tuning_epochs, checkpoint="objective")
+    task = Task(trial, method, str(method.on_edit), constraint, seed)
+    return task.swept(sweep, edited, tuning if method.trains else None)
 
 
 def editing_records(

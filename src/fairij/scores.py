@@ -166,15 +166,17 @@ def _scores(
     check_runs("X", editable, source)
     assert fair.direction_ is not None
     direction = fair.direction_.to(editable.theta)
-    facts = partial(_facts, fair, editable, source, truth)
-    journal = None if checkpoint is None else Journal.open(checkpoint, facts())
+    trained_on = int(fair.diagnostics_["n_train"])
+    journal = None
+    if checkpoint is not None:
+        journal = Journal.open(checkpoint, _facts(fair, editable, source, truth))
 
     def scored(table: Any, rows: slice) -> Tensor:
         part = editable.linearize(table, keep=False)
         z = part.outputs
         check_outputs("X", z)
         slope = fair.loss_.slope(z, torch.as_tensor(truth[rows], dtype=z.dtype, device=z.device))
-        return -inner(slope, part.jvp(direction)).double().cpu() / fair.diagnostics_["n_train"]
+        return -inner(slope, part.jvp(direction)).double().cpu() / trained_on
 
     for start, table in Chunks(source).read():
         rows = slice(start, start + table_rows(table))
@@ -189,9 +191,7 @@ def _scores(
         journal.write()
 
 
-def _facts(
-    fair: FairIJ, editable: Editable, source: Source, truth: NDArray[Any]
-) -> dict[str, str]:
+def _facts(fair: FairIJ, editable: Editable, source: Source, truth: NDArray[Any]) -> dict[str, str]:
     """What scores depend on, by name; every row is read for it."""
     assert fair.direction_ is not None
     settings = {name: getattr(fair, name) for name in ("batch_size", "memory_limit", "loss_")}

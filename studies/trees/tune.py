@@ -15,24 +15,28 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairij.selection import AccuracyBudget, LowestGap
+from fairij.selection import AccuracyBudget, LowestGap, Selection
+from fairij.soft import Path
 from fairij.studies.tabular.trial import CONSTRAINTS
 from fairij.studies.trees_data import ADULT, Places
 from fairij.studies.trees_models import LIGHTGBM, MODELS, TUNING_SEEDS, search
 from fairij.studies.trees_runs import BUDGETS, SLACK, Case, edit, fitted
 
 EDIT_SEEDS = (*TUNING_SEEDS, 0, 1, 2, 3, 4)
-RULES = {"lowest gap": LowestGap(slack=SLACK), "budget": AccuracyBudget(BUDGETS[0])}
+RULES: dict[str, Selection] = {"lowest gap": LowestGap(slack=SLACK)} | {
+    f"budget {budget:g}": AccuracyBudget(budget) for budget in BUDGETS[:2]
+}
 SURROGATES = {
     "demographic_parity": ("demographic_parity",),
     "equalized_odds": ("equalized_odds", "equalized_odds_balanced"),
     "equal_opportunity": ("equal_opportunity",),
 }
-DAMPINGS = {
-    "grid": ((1e-2, 3e-2), (3e-2, 1e-1), (1e-1, 3e-1)),
-    "reweight": (3e-3, 1e-2, 3e-2, 1e-1, 3e-1),
-    "path": (1.5e-2, 3e-2, 6e-2, 1e-1, 2e-1, 4e-1, 1.0),
-}
+DAMPINGS: list[tuple[Any, tuple[Any, ...]]] = [
+    ("grid", ((1e-2, 3e-2), (3e-2, 1e-1), (1e-1, 3e-1))),
+    ("reweight", (3e-3, 1e-2, 3e-2, 1e-1, 3e-1)),
+    ("path", (1.5e-2, 3e-2, 6e-2, 1e-1, 2e-1, 4e-1, 1.0)),
+    (Path(cheapest_first=True), (3e-2, 1e-1, 3e-1, (3e-2, 3e-1))),
+]
 
 
 def models(places: Places) -> None:
@@ -44,14 +48,14 @@ def models(places: Places) -> None:
 
 def forms(places: Places) -> None:
     for constraint in CONSTRAINTS:
-        for surrogate, temperature, (search_name, dampings), (rule, selection) in product(
-            SURROGATES[constraint], (1.0, 3.0), DAMPINGS.items(), RULES.items()
+        for surrogate, temperature, (searched, dampings), (rule, selection) in product(
+            SURROGATES[constraint], (1.0, 3.0), DAMPINGS, RULES.items()
         ):
             for damping in dampings:
                 settings = {
                     "constraints": surrogate,
                     "temperature": temperature,
-                    "search": search_name,
+                    "search": searched,
                     "damping": damping,
                 }
                 accuracy, gap = judged(places, constraint, settings | {"selection": selection})

@@ -21,6 +21,7 @@ HASHES = "sha256"
 NEVER_FROM_FILE = {"trust_pickle", "force", "config"}
 HASH_CHUNK = 2**20
 LONGEST_SHOWN = 80  # characters of a value in a message
+LONGEST_NAME = 255  # bytes of a file's name, on every system
 
 
 def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
@@ -45,7 +46,6 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     for key, value in values.items():
         if key in own:
             defaults[key] = _value(key, value, path, repeats=getattr(own[key], "multiple", False))
-            _check_value(ctx, own[key], defaults[key], path)
     ctx.default_map = defaults
     return path
 
@@ -74,8 +74,13 @@ def fits(value: Any, kind: Any) -> bool:
     if inside:
         return any(fits(value, one) for one in inside)
     if kind is Path:
-        return isinstance(value, str) and bool(value) and "\0" not in value
+        return isinstance(value, str) and _is_path(value)
     return type(value) in ((float, int) if kind is float else (kind,))
+
+
+def _is_path(text: str) -> bool:
+    names = Path(text).parts
+    return bool(names) and "\0" not in text and max(len(n.encode()) for n in names) <= LONGEST_NAME
 
 
 def shortened(value: Any) -> str:
@@ -101,15 +106,6 @@ def _check_keys(
             raise typer.BadParameter(f"{path} has the key {key!r}, which no command knows.{hint}")
 
 
-def _check_value(ctx: typer.Context, option: Any, value: Any, path: Path) -> None:
-    """Raise where the option would not take the value: here it is known which file says so."""
-    try:
-        option.type_cast_value(ctx, value)
-    except typer.BadParameter as error:
-        said = f"{path} sets {option.name!r} amiss: {error.message}"
-        raise typer.BadParameter(said, ctx=ctx, param=option) from None
-
-
 def _value(key: str, value: Any, path: Path, *, repeats: bool) -> Any:
     is_table = key == "model_args" and isinstance(value, dict)
     plain = value if repeats and isinstance(value, list) else [value]
@@ -118,10 +114,12 @@ def _value(key: str, value: Any, path: Path, *, repeats: bool) -> Any:
             f"{path} must set {key!r} to {'plain values' if repeats else 'one plain value'}, text "
             f"or a number; got {shortened(value)}."
         )
-    if key in PATHS and not fits(str(value), Path):
-        raise typer.BadParameter(f"{path} must set {key!r} to a path, got {shortened(value)}.")
     if key in PATHS:
-        return str(path.resolve().parent / str(value))
+        if not fits(value, Path):
+            raise typer.BadParameter(
+                f"{path} must set {key!r} to a path in quotes, got {shortened(value)}."
+            )
+        return str(path.resolve().parent / value)
     if key == "model_args" and isinstance(value, dict):
         return json.dumps(value)
     if repeats and not isinstance(value, list):

@@ -71,14 +71,15 @@ def report(
             f"{tables.train} must be the training table of that run, of {len(fitted.influence_)} "
             f"rows; it has {len(train)} now."
         )
-    write_page(
-        fitted,
-        target,
-        train=train,
-        test=test,
-        title=title or str(settings.get("title", "Fairness report")),
-        overwrite=force,
-    )
+    with _as_said_in(folder / MARK):
+        write_page(
+            fitted,
+            target,
+            train=train,
+            test=test,
+            title=title or str(settings.get("title", "Fairness report")),
+            overwrite=force,
+        )
     if as_json:
         print_json({"out": str(target)})
     else:

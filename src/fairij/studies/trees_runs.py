@@ -45,7 +45,7 @@ FORMS: dict[str, dict[str, dict[str, Any]]] = {
         "equalized_odds": {
             "search": Path(cheapest_first=True),
             "constraints": "equalized_odds_balanced",
-            "damping": 3e-2,
+            "damping": (3e-2, 3e-1),
         },
     },
 }

@@ -19,7 +19,6 @@ from fairij.studies.comments.tables import (
     model_table,
     rate_table,
     run_labels,
-    second_pretraining,
     shortfall,
 )
 from fairij.studies.palette import look_of
@@ -91,7 +90,6 @@ def draw(records: pd.DataFrame, folder: Path) -> None:
             parts.append(model_table(block))
             parts.append(rate_table(block))
     parts += [
-        second_pretraining(records),
         mention_table(records),
         cost_lines(records),
         agreement_lines(records),

@@ -126,20 +126,6 @@ def mention_table(records: pd.DataFrame) -> str:
     return "## How few comments the gaps are taken over\n" + "\n".join(lines) + "\n"
 
 
-def second_pretraining(records: pd.DataFrame) -> str:
-    """Which seeds of the small T5 ran on another pre-training than the first."""
-    if "small_t5" not in records:
-        return ""
-    runs = records[(records["small_t5"] == 2) & records["constraint"].notna()]
-    seeds = {m: sorted({int(s) for s in runs["seed"][runs["model"] == m]}) for m in MODELS}
-    told = "; ".join(f"{m}: {', '.join(map(str, found))}" for m, found in seeds.items() if found)
-    return (
-        "The small T5 was pre-trained twice by the same recipe and seed, which on a GPU does not "
-        f"repeat to\nthe bit. On the second are the seeds {told};\nso the deviations are over both "
-        "seeds and pre-trainings.\n"
-    )
-
-
 def shortfall(records: pd.DataFrame) -> str:
     """Which parts of the tables have not been run."""
     if bool(records["quick"].any()) or "constraint" not in records:

@@ -1,0 +1,218 @@
+"""Text that a command reads back, damaged in hundreds of ways: refused in one line, or right."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fairij.cli import app, mitigate
+from fairij.cli.config import fits, read_toml
+from test_sealed import damaged
+
+TIMES = 200
+COLUMNS = ("--label", "repaid", "--sensitive", "sex")
+TABLES = ("--train", "train.csv", "--validation", "validation.csv", "--test", "test.csv")
+SMALL = ("--max-k", "3", "--scale", "1", "--damping", "0.1")
+NET = ("--model-class", "net.py:Net", "--model-args", '{"inputs": 3, "hidden": 4}')
+DEEP = "[" * 5000 + "]" * 5000
+ODD_TOML = ('""', '"x"', r'"a\u0000b"', '"' + "x" * 9000 + '"', "5", "-3", "true", "1.5", "nan",
+            "inf", "1e308", "[]", "[1]", '["x"]', "[[1]]", "{}", "{a = 1}", "2026-01-01",
+            "9" * 400, "9" * 5000, DEEP)  # fmt: skip
+ODD_JSON: tuple[Any, ...] = (
+    None, "", "x", "a\0b", 5, -3, True, 1.5, 10**400, [], [1], ["x"], [[1]], {}, {"a": 1},
+    "x" * 9000,
+)  # fmt: skip
+
+Change = Callable[[str, np.random.Generator], bytes]
+
+
+def by_bytes(text: str, rng: np.random.Generator) -> bytes:
+    """Cut, flipped, lengthened, overwritten, or in another encoding."""
+    if rng.random() < 0.1:
+        return text.encode("utf-16")
+    return damaged(text.encode(), rng)
+
+
+def by_keys(text: str, rng: np.random.Generator) -> bytes:
+    """A line of TOML left out, given twice, below another table, or with an odd value."""
+    lines = text.splitlines()
+    number = int(rng.choice([i for i, line in enumerate(lines) if " = " in line]))
+    key, odd = lines[number].split(" = ")[0], str(rng.choice(ODD_TOML))
+    new = {
+        0: [],
+        1: [lines[number]] * 2,
+        2: [f"[{key}]", lines[number]],
+        3: [f"{key} . more = {odd}"],
+    }
+    kind = int(rng.integers(12))
+    lines[number : number + 1] = new.get(kind, [f"{key} = {odd}"])
+    return "\n".join(lines).encode()
+
+
+def by_values(text: str, rng: np.random.Generator) -> bytes:
+    """An entry of a JSON object, however deep, left out or of another type."""
+    whole = json.loads(text)
+    inner = whole
+    while True:
+        key = str(rng.choice(list(inner)))
+        if isinstance(inner[key], dict) and inner[key] and rng.random() < 0.7:
+            inner = inner[key]
+            continue
+        break
+    if rng.random() < 0.2:
+        del inner[key]
+    else:
+        inner[key] = ODD_JSON[int(rng.integers(len(ODD_JSON)))]
+    return json.dumps(whole).replace('"' + "x" * 9000 + '"', DEEP).encode()
+
+
+def answered(*asked: str) -> tuple[int, str]:
+    """How a command ended and what it said; one line, and never a traceback."""
+    result = CliRunner().invoke(app, list(asked))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    said = [line for line in result.stderr.splitlines() if not line.startswith("note: ")]
+    if result.exit_code:
+        is_usage = bool(said) and said[0].startswith("Usage: ")
+        assert is_usage or len(said) == 1, result.stderr
+        assert "Traceback" not in result.stderr
+        assert "rror" in result.stderr
+    return result.exit_code, " ".join(" ".join(said).replace("│", " ").split())
+
+
+def tried(
+    path: Path,
+    change: Change,
+    ask: Callable[[], tuple[int, str]],
+    check: Callable[[Path, str], None],
+    told: tuple[str, ...] = (),
+) -> Counter[str]:
+    """How many changed files were refused, by name (or one of ``told``), and how many were not."""
+    whole, rng, found = path.read_text(encoding="utf-8"), np.random.default_rng(3), Counter[str]()
+    for turn in range(TIMES):
+        path.write_bytes(change(whole, rng))
+        code, said = ask()
+        found["refused" if code else "done"] += 1
+        if code:
+            assert any(word in said for word in told or (path.name,)), f"change {turn}: {said}"
+        else:
+            check(path, whole)
+    path.write_text(whole, encoding="utf-8")
+    assert ask()[0] == 0
+    return found
+
+
+def has_the_types_of(path: Path, whole: str) -> None:
+    """What was done was done by values of the right types, under names that were there."""
+    found, before = read_toml(path), tomllib.loads(whole)
+    assert found.keys() <= before.keys()
+    for key, value in found.items():
+        kind = list if isinstance(before[key], list) else type(before[key])
+        assert fits(value, kind) or isinstance(value, kind), key
+
+
+def is_the_same(path: Path, whole: str) -> None:
+    assert json.loads(path.read_bytes()) == json.loads(whole)
+
+
+def is_untouched(path: Path, whole: str) -> None:
+    assert path.read_text() == whole
+
+
+@pytest.fixture(scope="module")
+def folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Files with two results: of a LightGBM model, and of a torch model."""
+    place = tmp_path_factory.mktemp("damaged") / "files"
+    shutil.copytree(made, place)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        numbers = ("--features", "income", "--features", "debt", "--features", "age at entry")
+        for out, model in (("result", ("model.txt",)), ("net", ("net.pt", *NET, *numbers))):
+            asked = ("mitigate", "--model", *model, *TABLES, *COLUMNS, *SMALL, "--out", out)
+            assert answered(*asked)[0] == 0
+        yield place
+
+
+def page_again(of: str = "result") -> tuple[int, str]:
+    Path("again.html").unlink(missing_ok=True)
+    code, said = answered("report", of, "--out", "again.html")
+    assert Path("again.html").exists() == (code == 0)
+    return code, said
+
+
+@pytest.mark.parametrize("change", [by_bytes, by_keys])
+def test_settings_of_a_result(folder: Path, change: Change) -> None:
+    found = tried(folder / "result" / "settings.toml", change, page_again, has_the_types_of)
+    assert found["refused"] > TIMES // 2
+    assert found["done"] > 5
+
+
+def by_arguments(text: str, rng: np.random.Generator) -> bytes:
+    """Other JSON for the arguments of a model's constructor, or none."""
+    values = tomllib.loads(text)
+    given = values["model_args"]
+    change = by_bytes if rng.random() < 0.5 else by_values
+    new = change(given, rng).decode(errors="replace")
+    return text.replace(json.dumps(given), json.dumps(new)).encode()
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_arguments_of_a_model(folder: Path) -> None:
+    path = folder / "net" / "settings.toml"
+    found = tried(path, by_arguments, lambda: page_again("net"), has_the_types_of)
+    assert found["refused"] > TIMES // 2
+
+
+@pytest.mark.parametrize("change", [by_bytes, by_values])
+def test_summary_of_a_result(folder: Path, change: Change) -> None:
+    path = folder / "result" / "summary.json"
+    assert tried(path, change, page_again, is_the_same)["refused"] > TIMES // 2
+
+
+@pytest.mark.parametrize("name", ["candidates.csv", "influence.csv"])
+def test_tables_of_a_result(folder: Path, name: str) -> None:
+    path = folder / "result" / name
+    assert tried(path, by_bytes, page_again, is_untouched)["refused"] > TIMES // 2
+
+
+@pytest.mark.parametrize("change", [by_bytes, by_keys])
+def test_settings_of_a_run(folder: Path, change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work itself is left out: what it would be given is of the types of the options."""
+    asked: list[Any] = []
+
+    def noted(file: Any, *options: Any, **_: Any) -> None:
+        asked[:] = options
+        raise typer.Exit
+
+    monkeypatch.setattr(mitigate, "fit", noted)
+
+    def ask() -> tuple[int, str]:
+        return answered("mitigate", "--config", "result/settings.toml", "--out", "new")
+
+    def check(*_: Any) -> None:
+        tables, columns, edit = asked
+        assert isinstance(tables.train, Path)
+        assert type(edit.seed) is int
+        assert type(edit.confidence) is float
+        assert all(type(scale) is float for scale in edit.scale or [])
+        assert all(type(name) is str for name in [columns.label, *columns.sensitive])
+
+    path = folder / "result" / "settings.toml"
+    told = (
+        "settings.toml",
+        "--",
+        "check the path",
+        "column",
+        "must end in",
+    )  # what was asked, or where
+    assert tried(path, change, ask, check, told)["refused"] > TIMES // 4

@@ -176,7 +176,9 @@ def _scores(
         z = part.outputs
         check_outputs("X", z)
         slope = fair.loss_.slope(z, torch.as_tensor(truth[rows], dtype=z.dtype, device=z.device))
-        return -inner(slope, part.jvp(direction)).double().cpu() / trained_on
+        scores = -inner(slope, part.jvp(direction)).double().cpu() / trained_on
+        check_outputs("X", scores)
+        return scores
 
     for start, table in Chunks(source).read():
         rows = slice(start, start + table_rows(table))

@@ -20,15 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij._version import __version__
+from fairij.agreement import check_agreement, shared_seed
 from fairij.checkpoints import Journal, JournaledEditable
 from fairij.curvature import CURVATURES
 from fairij.display import Display
-from fairij.distributed import (
-    DistributedEditable,
-    check_agreement,
-    shared_seed,
-    whole_column,
-)
+from fairij.distributed import DistributedEditable, whole_column
 from fairij.errors import InvalidInputError
 from fairij.fairness.audit import Audit
 from fairij.fairness.constraints import Constraint, Surrogate, get_constraint

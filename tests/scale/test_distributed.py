@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairij.distributed import Shard, check_agreement, shared_seed, start, whole_column
+from fairij.agreement import check_agreement, shared_seed
+from fairij.distributed import Shard, start, whole_column
 from fairij.errors import InvalidInputError
 
 HERE = Path(__file__).parents[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from torch.utils.data import DataLoader
 from biased import fair, fitted, problem, train
 from fairij import FairIJ, Grid
 from fairij.distributed import Shard
-from fairij.errors import FairIJError, FairIJWarning
+from fairij.errors import FairIJError, FairIJWarning, InvalidInputError
 from fairij.models import streamed
 from fairij.models.sources import ArraySource, ArrowSource, LoaderSource
 from fairij.scores import stream_influence
@@ -167,7 +168,6 @@ class Answer:
 
 def answer(work: Callable[[], Array]) -> Answer:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
         warnings.simplefilter("ignore", FairIJWarning)
         try:
             return Answer(work())
@@ -196,7 +196,7 @@ kinds = st.sampled_from(["network", "linear"])
 forms, sizes = st.sampled_from(sorted(FORMS)), st.sampled_from([1, 5, 7, ROWS, 100])
 
 
-@settings(asked, max_examples=150)
+@settings(asked, max_examples=250)
 @given(kind=kinds, form=forms, size=sizes, X=tables(), y=labels(Y), keep=st.booleans())
 def test_scores(kind: str, form: str, size: int, X: Array, y: Any, keep: bool) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
@@ -221,7 +221,7 @@ def test_scores(kind: str, form: str, size: int, X: Array, y: Any, keep: bool) -
             np.testing.assert_array_equal(again.numbers, found.numbers)
 
 
-@settings(asked, max_examples=100)
+@settings(asked, max_examples=150)
 @given(
     kind=kinds,
     form=forms,
@@ -274,3 +274,14 @@ def test_fits(
         if keep and found.numbers is not None:
             again = answer(lambda: influence(made, kept))
             np.testing.assert_array_equal(again.numbers, found.numbers)
+
+
+@pytest.mark.parametrize(("size", "turned"), [(3e38, 0.0), (1e37, 1e6)], ids=["outputs", "scores"])
+def test_numbers_beyond_the_largest_are_not_scores(size: float, turned: float) -> None:
+    model = copy.copy(mitigator("linear"))
+    assert model.direction_ is not None
+    model.direction_ = model.direction_ * turned
+    extreme = size * torch.sign(module("linear").weight[0]).detach().numpy()
+    rows = ArraySource(put(DATA.X[:ROWS], 3, extreme))
+    with pytest.raises(InvalidInputError, match="must be finite: row 3 gives NaN or infinity"):
+        stream_influence(model, rows, Y)

@@ -216,3 +216,17 @@ def test_settings_of_a_run(folder: Path, change: Change, monkeypatch: pytest.Mon
         "must end in",
     )  # what was asked, or where
     assert tried(path, change, ask, check, told)["refused"] > TIMES // 4
+
+
+def test_what_is_a_path() -> None:
+    assert all(fits(text, Path) for text in (".", "..", "a/b.csv", "/", "ø"))
+    assert not any(fits(value, Path) for value in ("", "a\0b", "x" * 256, 5, True, ["a"]))
+
+
+def test_arguments_of_a_model_as_a_table(folder: Path) -> None:
+    """TOML has dates, which the constructor is given as text."""
+    (folder / "own.toml").write_text("model-args = {inputs = 3, since = 2026-01-01}")
+    net = ("--model", "net.pt", *NET[:2], "--table", "test.csv", *COLUMNS)
+    code, said = answered("audit", "--config", "own.toml", *net)
+    assert code == 2
+    assert "since" in said

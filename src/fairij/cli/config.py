@@ -79,8 +79,8 @@ def fits(value: Any, kind: Any) -> bool:
 
 
 def _is_path(text: str) -> bool:
-    names = Path(text).parts
-    return bool(names) and "\0" not in text and max(len(n.encode()) for n in names) <= LONGEST_NAME
+    longest = max((len(name.encode()) for name in Path(text).parts), default=0)
+    return bool(text) and "\0" not in text and longest <= LONGEST_NAME
 
 
 def shortened(value: Any) -> str:
@@ -121,7 +121,7 @@ def _value(key: str, value: Any, path: Path, *, repeats: bool) -> Any:
             )
         return str(path.resolve().parent / value)
     if key == "model_args" and isinstance(value, dict):
-        return json.dumps(value)
+        return json.dumps(value, default=str)  # TOML has dates, JSON has not
     if repeats and not isinstance(value, list):
         return [str(value)]
     return [str(item) for item in value] if repeats else value

@@ -171,7 +171,7 @@ class LeafJacobian:
         return out * weights
 
     def take(self, index: Tensor) -> LeafJacobian:
-        return LeafJacobian(self.table[:, index], self.layout, self.dtype)
+        return LeafJacobian(self.table.index_select(1, index), self.layout, self.dtype)
 
     def gram(self, middle: Tensor) -> Tensor:
         """``sum_n J_n^T m_n J_n``, dense, ``(D, D)`` in float64, with symmetric ``m (N, C, C)``.

@@ -54,8 +54,11 @@ class Journal:
         self._opened: tuple[Path, dict[str, str], dict[str, Tensor]] | None = None
 
     @classmethod
-    def open(cls, folder: Any, facts: Mapping[str, str]) -> Journal:
-        """Begin a journal, or go on with the one in the folder if it has the same facts."""
+    def open(cls, folder: Any, facts: Mapping[str, str], *, alone: bool = False) -> Journal:
+        """Begin a journal, or go on with the one in the folder if it has the same facts.
+
+        All processes go on from the same pass, but for one whose passes are its own ``alone``.
+        """
         place = _checked(folder) / f"process-{own_number()}"
         known = _read_facts(place)
         if known is None:
@@ -72,7 +75,7 @@ class Journal:
             if (match := RECORD.match(path.name))
         ]
         done = _passes_without_a_gap(records)
-        return cls(place, records, min(from_all(done)))  # all processes go on from the same pass
+        return cls(place, records, done if alone else min(from_all(done)))
 
     def recalled(self, name: str, given: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
         """The next pass's result: as written, or made now and written."""

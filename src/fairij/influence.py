@@ -12,6 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from fairij.errors import InvalidInputError
 from fairij.objective import Objective, blocks, by_blocks
 from fairij.solvers.base import Inverse, Solution
 
@@ -124,6 +125,18 @@ def slow_influence(
         changes.append(inverse.solve(objective.model.vjp(only)).x)
     moved = torch.stack(changes, 1)
     return -(gradient @ moved), moved
+
+
+def check_finite(scores: Tensor) -> None:
+    """Raise where a row's influence is beyond the largest number."""
+    for some in blocks(len(scores)):
+        bad = ~torch.isfinite(scores[some])
+        if bool(bad.any()):
+            row = some.start + int(torch.nonzero(bad)[0])
+            raise InvalidInputError(
+                f"The influence of every training row must be finite, but that of row {row} is "
+                "NaN or infinity: look for extreme features there, and scale or drop the row."
+            )
 
 
 def nested_gradients(objective: Objective, order: Tensor, ks: list[int]) -> Tensor:

@@ -18,7 +18,13 @@ from fairij.curvature import largest_eigenvalue, make_curvature
 from fairij.diagnostics import diagnose, warn_of_drift
 from fairij.errors import FairIJWarning, InvalidInputError, NothingToDropWarning
 from fairij.fairness.honesty import MOST_ROWS, Patterns
-from fairij.influence import balanced_influence, influence, most_harmful, nested_gradients
+from fairij.influence import (
+    balanced_influence,
+    check_finite,
+    influence,
+    most_harmful,
+    nested_gradients,
+)
 from fairij.judging import Judge, candidates, performance_column
 from fairij.models.base import Editable
 from fairij.objective import Objective, normalised_weights
@@ -225,6 +231,7 @@ class Mitigation:
                 result, weights = balanced_influence(
                     self.objective, inverse, target.gradients, target.gaps
                 )
+            check_finite(result.scores)
             loss_scores = None
             if target.loss_gradient is not None:
                 loss_scores = influence(self.objective, inverse, target.loss_gradient).scores

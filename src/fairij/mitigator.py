@@ -338,6 +338,7 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             "groups": fingerprint(torch.as_tensor(data.groups.codes)),
             "settings": re.sub("0x[0-9a-f]+", "", repr(settings)),  # an address is not a setting
             "processes": str(processes()),
+            "device": str(editable.theta.device),
             "versions": f"fairij {__version__}, torch {torch.__version__}",
         }
 

@@ -34,7 +34,7 @@ from fairij.models.base import Editable
 from fairij.models.rows import Columns, n_rows
 from fairij.models.sources import ArraySource, Source, as_source, named_column, table_rows
 from fairij.models.streamed import Chunks, located
-from fairij.unison import from_all, processes, together
+from fairij.unison import processes, together
 
 Array = NDArray[np.float64]
 
@@ -78,8 +78,8 @@ def stream_influence(
     ``out`` is a ``.npy`` or ``.parquet`` file that appears once all scores are in it. Memory holds
     one chunk, the labels and the ``top`` highest scores.
     ``checkpoint`` is a folder in which the scores are written down as they are made: the same call
-    with the same folder goes on behind the last of them, and ends with the same bits. Where there
-    are several processes, all of them give one.
+    with the same folder goes on behind the last of them, and ends with the same bits; each of
+    several processes has a journal of its own in it.
 
     Of a `Shard` every process scores its own rows, with their labels. The highest scores are those
     of all processes, on each of them; process 3 writes ``scores-3.npy`` where ``out`` is
@@ -103,11 +103,6 @@ def stream_influence(
 def _of_all_processes(
     fair: FairIJ, shard: Shard, y: Any, *, out: str | os.PathLike[str] | None, **asked: Any
 ) -> TopRows:
-    if len(set(from_all(asked["checkpoint"] is not None))) > 1:
-        raise InvalidInputError(
-            "`checkpoint` must be given on all processes or on none, but some have one and others "
-            "have none: pass the same folder on each."
-        )
     own = None if out is None else Path(out).with_stem(f"{Path(out).stem}-{shard.rank}")
     parts = together(lambda: stream_influence(fair, shard.local, y, out=own, **asked))
     best = TopRows(parts[0].k)
@@ -169,7 +164,7 @@ def _scores(
     trained_on = int(fair.diagnostics_["n_train"])
     journal = None
     if checkpoint is not None:
-        journal = Journal.open(checkpoint, _facts(fair, editable, source, truth))
+        journal = Journal.open(checkpoint, _facts(fair, editable, source, truth), alone=True)
 
     def scored(table: Any, rows: slice) -> Tensor:
         part = editable.linearize(table, keep=False)
@@ -205,6 +200,7 @@ def _facts(fair: FairIJ, editable: Editable, source: Source, truth: NDArray[Any]
         "rows": data_fingerprint(source, truth, every_row=True)[:16],
         "settings": re.sub("0x[0-9a-f]+", "", repr(settings)),  # an address is not a setting
         "processes": str(processes()),
+        "device": str(editable.theta.device),
         "versions": f"fairij {__version__}, torch {torch.__version__}",
     }
 

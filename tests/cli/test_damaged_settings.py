@@ -185,6 +185,19 @@ def test_tables_of_a_result(folder: Path, name: str) -> None:
     assert tried(path, by_bytes, page_again, is_untouched)["refused"] > TIMES // 2
 
 
+def test_the_edit_of_another_run_is_refused(folder: Path) -> None:
+    asked = ("--model", "model.txt", *TABLES, *COLUMNS, "--max-k", "30", "--damping", "0.1")
+    assert answered("mitigate", *asked, "--out", "other")[0] == 0
+    edit, own = folder / "result" / "edit.safetensors", folder / "own.safetensors"
+    shutil.copy(edit, own)
+    shutil.copy(folder / "other" / edit.name, edit)
+    code, said = page_again()
+    shutil.copy(own, edit)
+    assert code != 0
+    assert edit.name in said
+    assert page_again()[0] == 0
+
+
 @pytest.mark.parametrize("change", [by_bytes, by_keys])
 def test_settings_of_a_run(folder: Path, change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
     """The work itself is left out: what it would be given is of the types of the options."""

@@ -111,7 +111,7 @@ t.scored(t.DATA.fit(t.fair(**t.QUICK)), folder, rows, checkpoint=folder / "kept"
 
 
 def test_killed_scores_end_with_the_same_bits(tmp_path: Path, model: FairIJ) -> None:
-    block = int(np.random.default_rng().integers(1, BLOCKS))
+    block = int(np.random.default_rng(7).integers(1, BLOCKS))
     here = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(tmp_path), str(block), *here],
@@ -190,18 +190,14 @@ model = D.fit(fair(search=Grid(points=2)))
 shard, kept = Shard.of(D.X), out.with_name("kept")
 def best(folder):
     return stream_influence(model, shard, own(D.y), top=9, checkpoint=folder)
-first, again = best(kept), best(kept)
-try:
-    best(kept if rank else None)
-except FairIJError as error:
-    problem = str(error)
-result = {"scores": [first.scores.tolist(), again.scores.tolist()], "problem": problem}
+found = [best(kept), best(kept), best(kept if rank else None)]
+result = {"scores": [scores.scores.tolist() for scores in found]}
 """
 
 
 def test_two_processes_keep_a_journal_each(tmp_path: Path) -> None:
     two = launch(tmp_path, 2, SHARED)
-    assert two["scores"][0] == two["scores"][1]
-    assert len(two["scores"][0]) == 9
+    first, *others = two["scores"]
+    assert len(first) == 9
+    assert others == [first, first]
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["process-0", "process-1"]
-    assert "`checkpoint` must be given on all processes or on none" in two["problem"]

@@ -176,11 +176,12 @@ def answer(work: Callable[[], Array]) -> Answer:
             return Answer(None, str(error))
 
 
-def alike(found: Answer, plain: Answer, rows: int) -> None:
-    """Finite numbers of all rows, as a plain array gives them where it gives any."""
+def alike(found: Answer, plain: Answer, X: Array) -> None:
+    """Finite numbers of all rows, as a plain array gives them, and where it gives any."""
     if found.numbers is None:
+        assert plain.numbers is None or X.dtype.kind != "f", found.error
         return
-    assert found.numbers.shape == (rows,)
+    assert found.numbers.shape == (len(X),)
     assert np.isfinite(found.numbers).all()
     assert plain.numbers is not None, plain.error
     largest = np.abs(plain.numbers).max()
@@ -215,7 +216,7 @@ def test_scores(kind: str, form: str, size: int, X: Array, y: Any, keep: bool) -
         kept = folder / "kept" if keep else None
         made = lambda: FORMS[form](X, folder, size)  # noqa: E731
         found = answer(lambda: scores(made, kept))
-        alike(found, answer(lambda: scores(lambda: X)), len(X))
+        alike(found, answer(lambda: scores(lambda: X)), X)
         if keep and found.numbers is not None:
             again = answer(lambda: scores(made, kept))
             np.testing.assert_array_equal(again.numbers, found.numbers)
@@ -270,7 +271,7 @@ def test_fits(
         kept = folder / "kept" if keep else None
         made = lambda: FORMS[form](X, folder, size)  # noqa: E731
         found = answer(lambda: influence(made, kept))
-        alike(found, answer(lambda: influence(lambda: X)), len(X))
+        alike(found, answer(lambda: influence(lambda: X)), X)
         if keep and found.numbers is not None:
             again = answer(lambda: influence(made, kept))
             np.testing.assert_array_equal(again.numbers, found.numbers)
@@ -285,3 +286,12 @@ def test_numbers_beyond_the_largest_are_not_scores(size: float, turned: float) -
     rows = ArraySource(put(DATA.X[:ROWS], 3, extreme))
     with pytest.raises(InvalidInputError, match="must be finite: row 3 gives NaN or infinity"):
         stream_influence(model, rows, Y)
+
+
+def test_influence_beyond_the_largest_number_is_refused() -> None:
+    X = put(DATA.X[:ROWS], (5, 3), 3e38, np.float64)
+    given = {"X_val": DATA.X_val[:ROWS], "y_val": Y_VAL, "sensitive_features_val": SEX}
+    with pytest.raises(
+        InvalidInputError, match="influence of every training row.*that of row 5 is"
+    ):
+        fair(module("network"), search=QUICK, damping=1e-2).fit(X, Y, **given)

@@ -60,10 +60,10 @@ def write_result(
 
 
 def _seal(folder: Path, summary: Mapping[str, Any]) -> str:
-    """A hash of all figures: a page must not be made of others."""
+    """A hash of the edit and of all figures: a page must not be made of those of several runs."""
     figures = {key: value for key, value in summary.items() if key != SEAL}
     digest = hashlib.sha256(json.dumps(figures, sort_keys=True).encode())
-    for name in (CANDIDATES, INFLUENCE):
+    for name in (EDIT, CANDIDATES, INFLUENCE):
         digest.update((folder / name).read_bytes())
     return digest.hexdigest()
 
@@ -75,8 +75,11 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
     """
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        if summary[SEAL] != _seal(folder, summary):
-            raise ValueError(f"{SUMMARY}, {CANDIDATES} or {INFLUENCE} has changed")
+        if summary.get(SEAL) != _seal(folder, summary):
+            raise ValueError(
+                f"the hash in {SUMMARY} must be that of {EDIT}, {CANDIDATES}, {INFLUENCE} and its "
+                "own figures, but is another, or none as in folders of an earlier version"
+            )
         candidates = _exactly(folder / CANDIDATES)
         scores = _exactly(folder / INFLUENCE)
         audits = _audits(summary["validation"])

@@ -10,9 +10,9 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from fairij.cli.config import read_config, shortened
+from fairij.cli.config import read_config
 from fairij.curvature import CURVATURES
-from fairij.errors import FairIJError, InvalidInputError
+from fairij.errors import InvalidInputError
 from fairij.fairness import CONSTRAINTS
 from fairij.losses import LOSSES
 from fairij.model_files import ModelFile, Opening, load_model
@@ -93,17 +93,7 @@ class ModelOptions:
                 f"""--model-args must be a JSON object, as in '{{"inputs": 4}}'; got {arguments}."""
             )
         trusted = tuple(self.trust or ())
-        opening = Opening(self.trust_pickle, trusted, self.model_class, arguments)
-        try:
-            return load_model(path, opening)
-        except (ValueError, RuntimeError, ArithmeticError) as error:
-            first, *more = str(error).splitlines() or [type(error).__name__]
-            if isinstance(error, FairIJError) and not more:
-                raise
-            raise InvalidInputError(  # what the class itself said, of which torch adds its frames
-                f"{path} cannot be opened: {first} Give other --model-args, which now are "
-                f"{shortened(self.model_args)}."
-            ) from None
+        return load_model(path, Opening(self.trust_pickle, trusted, self.model_class, arguments))
 
 
 @dataclass(frozen=True)

@@ -126,9 +126,10 @@ def _construct(opening: Opening) -> nn.Module:
         module = getattr(source, name)(**opening.model_args)
     except (ImportError, AttributeError, OSError, SyntaxError) as error:
         raise InvalidInputError(f"--model-class {made_by} cannot be imported: {error}.") from None
-    except TypeError as error:
+    except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)  # torch adds its frames
         raise InvalidInputError(
-            f"--model-class {made_by} cannot be made with {dict(opening.model_args)}: {error}. "
+            f"--model-class {made_by} cannot be made with {dict(opening.model_args)}: {said}. "
             "Give the constructor's arguments by --model-args."
         ) from None
     if not isinstance(module, nn.Module):

@@ -77,16 +77,21 @@ def _from_scratch(effort: Effort) -> Recipe:
 
 
 def fair_ij_records(table: Table, effort: Effort, seed: int, constraint: str) -> list[Record]:
-    """Fair-IJ at every accuracy budget, and baselines on top of one of its edits."""
+    """Fair-IJ at every accuracy budget, and baselines on top of one of its edits.
+
+    Those that train are fine-tuned from it, the others are given its scores.
+    """
     trial = load_trial(table, effort, seed)
     with Stopwatch() as watch:
         searched = search(trial, constraints=EDITED[FAIR_IJ].surrogates[constraint])
         edits = _edits(trial, searched, searched.picks(effort.thinned(BUDGETS)))
     records = _edit_records(trial, FAIR_IJ, constraint, edits, watch)
+    edited = _nearly_lowest(trial, searched)
     for method in COMPARED.values():
         if method.on_edit is not None:
             sweep = effort.thinned(method.sweeps.get(constraint, ()))
-            records += _on_edit(trial, effort, searched, method, constraint, seed, sweep)
+            task = Task(trial, method, method.on_edit, constraint, seed)
+            records += task.swept(sweep, edited, _tuning(effort) if method.trains else None)
     return records
 
 
@@ -96,33 +101,25 @@ def further_on_edit_records(
     """The baselines that are fine-tuned from the edit, at further strengths."""
     trial = load_trial(table, effort, seed)
     searched = search(trial, constraints=EDITED[FAIR_IJ].surrogates[constraint])
+    edited = _nearly_lowest(trial, searched)
     return [
         record
         for method in COMPARED.values()
         if constraint in method.further_on_edit
-        for record in _on_edit(
-            trial, effort, searched, method, constraint, seed, method.further_on_edit[constraint]
+        for record in Task(trial, method, str(method.on_edit), constraint, seed).swept(
+            method.further_on_edit[constraint], edited, _tuning(effort)
         )
     ]
 
 
-def _on_edit(
-    trial: Trial,
-    effort: Effort,
-    searched: Searched,
-    method: Compared,
-    constraint: str,
-    seed: int,
-    sweep: tuple[float, ...],
-) -> list[Record]:
-    """A baseline on top of the most accurate of the edits with nearly the lowest gap.
-
-    Those that train are fine-tuned from it, the others are given its scores.
-    """
+def _nearly_lowest(trial: Trial, searched: Searched) -> nn.Module:
+    """The edit that baselines are put on: the most accurate of those with nearly the lowest gap."""
     ((_, edited, _),) = _edits(trial, searched, [searched.lowest(SLACK)])
-    tuning = Recipe(start="model", epochs=effort.tuning_epochs, checkpoint="objective")
-    task = Task(trial, method, str(method.on_edit), constraint, seed)
-    return task.swept(sweep, edited, tuning if method.trains else None)
+    return edited
+
+
+def _tuning(effort: Effort) -> Recipe:
+    return Recipe(start="model", epochs=effort.tuning_epochs, checkpoint="objective")
 
 
 def editing_records(

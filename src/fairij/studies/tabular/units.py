@@ -27,7 +27,7 @@ def study_units(
 ) -> list[Unit]:
     """All units, those of a seed together, so that its base model is at hand.
 
-    ``beyond`` has, by method, strengths that this table alone needs to reach the fair end.
+    ``beyond`` has, by method, strengths that this table alone needs near the fair end.
     """
     effort = QUICK if quick else WHOLE
     seeds = REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -159,13 +159,40 @@ def test_a_full_disk(script: Path, tmp_path: Path, small_disk: Path) -> None:
     assert earlier.read_bytes() == before
 
 
+@pytest.fixture
+def lock(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
+    """Make a folder one that may only be read; what the system says of writing there."""
+    mounted = []
+
+    def locked(folder: Path) -> str:
+        if os.geteuid() != 0:
+            folder.chmod(0o500)
+            return "Permission denied"
+        bound = ["mount", "--bind", str(folder), str(folder)]  # the superuser may write elsewhere
+        if not shutil.which("mount") or subprocess.run(bound, capture_output=True).returncode:
+            pytest.skip("the superuser may write everywhere, and nothing can be mounted here")
+        mounted.append(folder)
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(folder)], check=True)
+        return "Read-only file system"
+
+    yield locked
+    for folder in mounted:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="permissions of another kind")
-def test_a_folder_that_may_not_be_written(script: Path, tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("the superuser may write everywhere")
+def test_a_folder_that_may_not_be_written(
+    script: Path, tmp_path: Path, lock: Callable[[Path], str]
+) -> None:
     folder = tmp_path / "locked"
-    folder.mkdir(mode=0o500)
-    done = run(script, tmp_path / "o.safetensors", folder / "c")
-    assert done.returncode == 3
-    assert "cannot be written: Permission denied" in done.stdout
+    folder.mkdir()
+    earlier = folder / "earlier.safetensors"
+    assert run(script, earlier, tmp_path / "c").returncode == 0
+    before, said = earlier.read_bytes(), lock(folder)
+    for out, checkpoint in ((tmp_path / "o", folder / "c"), (earlier, tmp_path / "c")):
+        done = run(script, out, checkpoint)
+        assert done.returncode == 3, done.stderr
+        assert said in done.stdout
+        assert "Traceback" not in done.stderr
+    assert earlier.read_bytes() == before

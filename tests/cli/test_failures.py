@@ -20,6 +20,7 @@ import pytest
 from sklearn.ensemble import GradientBoostingClassifier
 
 import plain_files
+from disks import small_disk
 from fairij.cli import app
 from fairij.cli.exits import EXIT_CODES, as_options
 from fairij.cli.outputs import whole_folder
@@ -497,14 +498,8 @@ def test_a_failure_while_writing_leaves_nothing_behind(
 
 @pytest.fixture
 def mounted(files: Path) -> Iterator[Path]:
-    """A disk of 300 kB."""
-    folder = files / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("mounting is not allowed here; the test above stands in for it")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(files / "disk", 300) as folder:
+        yield folder
 
 
 def test_a_full_disk(run: Run, mounted: Path) -> None:

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from biased import fair, problem
+from disks import small_disk
 from fairij import Grid, checkpoints, fingerprints, mitigator
 from fairij.checkpoints import Journal
 from fairij.distributed import Shard
@@ -131,15 +132,9 @@ def test_the_fingerprint_of_every_row_of_a_shard() -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 300 kB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("mounting is not allowed here; the tests below stand in for it")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", 300) as folder:
+        yield folder
 
 
 WRITE = """
@@ -157,16 +152,16 @@ except OSError as error:
 
 
 @pytest.mark.parametrize("name", ["s.npy", "s.parquet"])
-def test_scores_on_a_full_disk(small_disk: Path, name: str) -> None:
+def test_scores_on_a_full_disk(disk: Path, name: str) -> None:
     """In a process of its own, which a memory map would end."""
     done = subprocess.run(
-        [sys.executable, "-c", WRITE, str(small_disk / name)], capture_output=True, text=True
+        [sys.executable, "-c", WRITE, str(disk / name)], capture_output=True, text=True
     )
     assert done.returncode == 0
     assert not done.stderr
     assert "The scores cannot be written: " in done.stdout
     assert "No space left on device. Free some space there" in done.stdout
-    assert list(small_disk.iterdir()) == []
+    assert list(disk.iterdir()) == []
 
 
 def full(*_: Any) -> None:

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from disks import read_only, small_disk
 from fairij import Edit
 
 HERE = Path(__file__).parents[1]
@@ -140,69 +141,41 @@ def test_a_worker_killed_under_torchrun(script: Path, tmp_path: Path, fall: str)
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if not mount or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("a file system of a fixed size cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "small", 64) as folder:
+        yield folder
 
 
 @pytest.mark.slow
-def test_a_full_disk(script: Path, tmp_path: Path, small_disk: Path) -> None:
-    earlier = small_disk / "earlier.safetensors"
+def test_a_full_disk(script: Path, tmp_path: Path, disk: Path) -> None:
+    earlier = disk / "earlier.safetensors"
     assert run(script, tmp_path / "e.safetensors", tmp_path / "c").returncode == 0
     shutil.copy(tmp_path / "e.safetensors", earlier)
     before = earlier.read_bytes()
-    done = run(script, earlier, small_disk / "checkpoint")
+    done = run(script, earlier, disk / "checkpoint")
     assert done.returncode == 3, done.stderr
     assert "cannot be written: No space left on device" in done.stdout
     assert "Traceback" not in done.stderr
     assert earlier.read_bytes() == before
-    (small_disk / "filler").write_bytes(b"0" * (shutil.disk_usage(small_disk).free // 4096 * 4096))
+    (disk / "filler").write_bytes(b"0" * (shutil.disk_usage(disk).free // 4096 * 4096))
     done = run(script, earlier, tmp_path / "c")  # the edit itself has no room
     assert done.returncode == 3
     assert "No space left on device" in done.stdout
     assert earlier.read_bytes() == before
 
 
-@pytest.fixture
-def lock(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
-    """Make a folder one that may only be read; what the system says of writing there."""
-    mounted = []
-
-    def locked(folder: Path) -> str:
-        if os.geteuid() != 0:
-            folder.chmod(0o500)
-            return "Permission denied"
-        bound = ["mount", "--bind", str(folder), str(folder)]  # the superuser may write elsewhere
-        if not shutil.which("mount") or subprocess.run(bound, capture_output=True).returncode:
-            pytest.skip("the superuser may write everywhere, and nothing can be mounted here")
-        mounted.append(folder)
-        subprocess.run(["mount", "-o", "remount,ro,bind", str(folder)], check=True)
-        return "Read-only file system"
-
-    yield locked
-    for folder in mounted:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="permissions of another kind")
-def test_a_folder_that_may_not_be_written(
-    script: Path, tmp_path: Path, lock: Callable[[Path], str]
-) -> None:
+def test_a_folder_that_may_not_be_written(script: Path, tmp_path: Path) -> None:
     folder = tmp_path / "locked"
     folder.mkdir()
     earlier = folder / "earlier.safetensors"
     assert run(script, earlier, tmp_path / "c").returncode == 0
-    before, said = earlier.read_bytes(), lock(folder)
-    for out, checkpoint in ((tmp_path / "o", folder / "c"), (earlier, tmp_path / "c")):
-        done = run(script, out, checkpoint)
-        assert done.returncode == 3, done.stderr
-        assert said in done.stdout
-        assert "Traceback" not in done.stderr
+    before = earlier.read_bytes()
+    with read_only(folder) as said:
+        for out, checkpoint in ((tmp_path / "o", folder / "c"), (earlier, tmp_path / "c")):
+            done = run(script, out, checkpoint)
+            assert done.returncode == 3, done.stderr
+            assert said in done.stdout
+            assert "Traceback" not in done.stderr
     assert earlier.read_bytes() == before

@@ -196,5 +196,6 @@ def test_memory_does_not_grow_with_rows(kind: str) -> None:
         return found["peak_mb"]
 
     # each vector of float32 in memory would add 4 bytes a row, and there are five or more of them;
-    # the heap itself varies by some MB
-    assert 1e6 * (peak(many) - peak(few)) / (many - few) < 10
+    # the heap itself varies by some MB from run to run
+    lowest = [min(peak(rows) for _ in range(2)) for rows in (few, many)]
+    assert 1e6 * (lowest[1] - lowest[0]) / (many - few) < 10

@@ -134,8 +134,8 @@ def check_finite(scores: Tensor) -> None:
         if bool(bad.any()):
             row = some.start + int(torch.nonzero(bad)[0])
             raise InvalidInputError(
-                f"The influence of every training row must be finite, but that of row {row} is "
-                "NaN or infinity: look for extreme features there, and scale or drop the row."
+                f"The influence of every row must be finite, but that of row {row} is NaN or "
+                "infinity: look for extreme features there, and scale or drop the row."
             )
 
 

@@ -26,7 +26,7 @@ from fairij.distributed import Shard
 from fairij.errors import InvalidInputError
 from fairij.fairness import arrays
 from fairij.fingerprints import data_fingerprint, fingerprint
-from fairij.influence import inner
+from fairij.influence import check_finite, inner
 from fairij.inputs import whole_number
 from fairij.labels import check_outputs, check_runs, encode_classes
 from fairij.mitigator import FairIJ
@@ -172,7 +172,7 @@ def _scores(
         check_outputs("X", z)
         slope = fair.loss_.slope(z, torch.as_tensor(truth[rows], dtype=z.dtype, device=z.device))
         scores = -inner(slope, part.jvp(direction)).double().cpu() / trained_on
-        check_outputs("X", scores)
+        check_finite(scores)
         return scores
 
     for start, table in Chunks(source).read():

@@ -188,6 +188,17 @@ def alike(found: Answer, plain: Answer, X: Array) -> None:
     np.testing.assert_allclose(found.numbers, plain.numbers, rtol=1e-6, atol=1e-6 * largest)
 
 
+def as_from_an_array(
+    work: Callable[..., Array], made: Callable[[], Any], X: Array, kept: Path | None
+) -> None:
+    """The same of rows in a form as of the array, and again where a checkpoint was kept."""
+    found = answer(lambda: work(made, kept))
+    alike(found, answer(lambda: work(lambda: X)), X)
+    if kept is not None and found.numbers is not None:
+        again = answer(lambda: work(made, kept))
+        np.testing.assert_array_equal(again.numbers, found.numbers)
+
+
 asked = settings(
     deadline=None,
     derandomize=True,
@@ -213,13 +224,8 @@ def test_scores(kind: str, form: str, size: int, X: Array, y: Any, keep: bool) -
             own = folder / "s-0.npy" if isinstance(given_rows, Shard) else out
             return np.load(own)
 
-        kept = folder / "kept" if keep else None
         made = lambda: FORMS[form](X, folder, size)  # noqa: E731
-        found = answer(lambda: scores(made, kept))
-        alike(found, answer(lambda: scores(lambda: X)), X)
-        if keep and found.numbers is not None:
-            again = answer(lambda: scores(made, kept))
-            np.testing.assert_array_equal(again.numbers, found.numbers)
+        as_from_an_array(scores, made, X, folder / "kept" if keep else None)
 
 
 @settings(asked, max_examples=150)
@@ -268,23 +274,25 @@ def test_fits(
                 .influence_
             )
 
-        kept = folder / "kept" if keep else None
         made = lambda: FORMS[form](X, folder, size)  # noqa: E731
-        found = answer(lambda: influence(made, kept))
-        alike(found, answer(lambda: influence(lambda: X)), X)
-        if keep and found.numbers is not None:
-            again = answer(lambda: influence(made, kept))
-            np.testing.assert_array_equal(again.numbers, found.numbers)
+        as_from_an_array(influence, made, X, folder / "kept" if keep else None)
 
 
-@pytest.mark.parametrize(("size", "turned"), [(3e38, 0.0), (1e37, 1e6)], ids=["outputs", "scores"])
-def test_numbers_beyond_the_largest_are_not_scores(size: float, turned: float) -> None:
+@pytest.mark.parametrize(
+    ("size", "turned", "said"),
+    [
+        (3e38, 0.0, "must be finite: row 3 gives NaN"),
+        (1e37, 1e6, "influence.*that of row 3 is NaN"),
+    ],
+    ids=["outputs", "scores"],
+)
+def test_numbers_beyond_the_largest_are_not_scores(size: float, turned: float, said: str) -> None:
     model = copy.copy(mitigator("linear"))
     assert model.direction_ is not None
     model.direction_ = model.direction_ * turned
     extreme = size * torch.sign(module("linear").weight[0]).detach().numpy()
     rows = ArraySource(put(DATA.X[:ROWS], 3, extreme))
-    with pytest.raises(InvalidInputError, match="must be finite: row 3 gives NaN or infinity"):
+    with pytest.raises(InvalidInputError, match=said):
         stream_influence(model, rows, Y)
 
 

@@ -47,7 +47,7 @@ def trade_off_figure(records: pd.DataFrame, title: str) -> Any:
 
 def _panel(frame: pd.DataFrame, constraint: str, model: str) -> Any:
     own = frame[frame["model"] == model].fillna(0.0)
-    methods = ordered(own["method"], METHODS)
+    methods = list(METHODS)  # in all panels alike: they share one legend
     looks = [look_of(method) for method in methods]
     own = own.assign(
         left=(own["gap"] - own["gap_deviation"]).clip(lower=0),

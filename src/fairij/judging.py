@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,7 @@ class Judge:
     loss: Loss
     constraint: Constraint
     n_classes: int
-    recorded: list[NDArray[np.uint8]] | None = None  # where asked for, each edit's labels (S, N)
+    recorded: list[Tensor] | None = None  # where asked for, each edit's labels (S, N) in bytes
 
     @property
     def screens(self) -> bool:
@@ -86,16 +88,21 @@ class Judge:
         }
 
     def _table(self, z: Tensor, finite: NDArray[np.bool_]) -> NDArray[np.float64]:
-        predicted = self.loss.predict(z).cpu().numpy()
+        """Confusion counts ``(S, G, C, C)``, counted where the outputs are."""
+        predicted = self.loss.predict(z)
         if self.recorded is not None:
-            self.recorded.append(predicted[finite].astype(np.uint8))
-        return counts.confusion_counts(
-            self.y.long().cpu().numpy(),
-            predicted,
-            self.groups.codes,
-            n_groups=len(self.groups.names),
-            n_classes=self.n_classes,
-        )
+            self.recorded.append(predicted[torch.as_tensor(finite)].to(torch.uint8))
+        shape = (len(self.groups.names), self.n_classes, self.n_classes)
+        counted = [
+            torch.bincount(self._cells + row, minlength=math.prod(shape)) for row in predicted
+        ]
+        return torch.stack(counted).cpu().numpy().astype(np.float64).reshape(-1, *shape)
+
+    @cached_property
+    def _cells(self) -> Tensor:
+        """The place of each row's group and true class in a table of counts."""
+        codes = torch.as_tensor(self.groups.codes, device=self.y.device)
+        return (codes * self.n_classes + self.y.long()) * self.n_classes
 
 
 def performance_column(loss: Loss) -> str:

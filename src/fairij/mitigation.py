@@ -107,7 +107,7 @@ class Mitigation:
         if judge.recorded is None:
             return None
         return Patterns.of(
-            np.concatenate(judge.recorded),
+            torch.cat(judge.recorded).cpu().numpy(),
             judge.y.long().cpu().numpy(),
             judge.groups.codes,
             n_groups=len(judge.groups.names),
@@ -347,13 +347,17 @@ def _trial_at(trials: list[Trial], damping: float) -> Trial:
 def _screen_again(table: pd.DataFrame, trials: list[Trial], judge: Judge, judged: set[int]) -> None:
     """Correct what was screened, all but what was judged by itself."""
     judge.forget_screened()
+    k_of, scale_of = table["k"].to_numpy(), table["scale"].to_numpy()
     for trial in trials:
-        for k, direction in trial.screened.items():
-            same = (table["damping"] == trial.inverse.damping) & (table["k"] == k)
-            found = judge.judge(direction, tuple(table["scale"][same]))
-            open_ = [place for place in table.index[same] if place not in judged]
-            for column, values in found.items():
-                table.loc[open_, column] = pd.Series(values, table.index[same])[open_]
+        here = (table["damping"] == trial.inverse.damping).to_numpy()
+        places = [np.flatnonzero(here & (k_of == k)) for k in trial.screened]
+        found = [
+            pd.DataFrame(judge.judge(direction, tuple(scale_of[place])), index=place)
+            for place, direction in zip(places, trial.screened.values(), strict=True)
+        ]
+        if found:
+            values = pd.concat(found).drop(index=list(judged), errors="ignore")
+            table.loc[values.index, values.columns] = values
 
 
 def _average(parts: list[pd.DataFrame]) -> pd.DataFrame:

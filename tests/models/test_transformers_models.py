@@ -125,11 +125,23 @@ def test_screening_is_bent_as_the_edit_was_that_was_run() -> None:
     near = editable.outputs(X, editable.theta + 1.6 * r)
     assert (after[1] - near).abs().max() < 0.3 * (before[1] - near).abs().max()
     other = random(len(r), seed=1).float()
-    other -= (other @ r) / (r @ r) * r  # nothing was seen of where this leads
-    expected = editable.linearize(X).along(other, scales)
+    linear = editable.linearize(X)
+    along_r, along_other = linear.jvp(r), linear.jvp(other)
+    other -= (along_other @ along_r) / (along_r @ along_r) * r  # nothing was seen of where it leads
+    expected = linear.along(other, scales)
     torch.testing.assert_close(evaluator.along(other, scales), expected, rtol=1e-3, atol=1e-4)
     evaluator.along(torch.zeros_like(r), torch.ones(1))  # nor of anything by standing still
     torch.testing.assert_close(evaluator.along(r, scales), after)
+
+
+def test_screening_is_bent_as_the_nearest_edit_that_was_run() -> None:
+    editable, X = TriggerEditable(TriggerTokens(bert(), 3)), token_rows()
+    r, other = (random(len(editable.theta), seed=seed).float() for seed in (0, 1))
+    evaluator, scales = editable.evaluator(X), torch.tensor([1.0, 2.0])
+    runs = [evaluator.along(d, torch.tensor([2.0]))[0] for d in (r, other, 0.01 * r)]
+    torch.testing.assert_close(evaluator.along(r, scales)[1], runs[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(evaluator.along(other, scales)[1], runs[1], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(evaluator.along(0.01 * r, scales)[1], runs[2], rtol=1e-4, atol=1e-5)
 
 
 def test_triggers_leave_the_encoder_alone_and_shared() -> None:

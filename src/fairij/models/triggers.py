@@ -172,28 +172,33 @@ class TriggerLinearization(ConstantLinearization):
 class ScreeningEvaluator:
     """Many scales at once by a parabola; a single one, the edit to be taken, by the model.
 
-    The parabola is ``z + c J d``, bent as far as the latest edit that the model has run was seen
-    to be: edits that drop more rows or fewer go much the same way.
+    The parabola is ``z + c J d``, bent as far as an edit that the model has run was seen to be: of
+    those the one whose ``J d`` is nearest. Edits that drop more rows or fewer go much the same way.
     """
 
     linear: ConstantLinearization
     exact: Evaluator
-    latest: tuple[Tensor, Tensor] | None = None  # a change, and its outputs less z + J change
+    runs: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # J d, and what it leaves out
     screens: ClassVar[bool] = True
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
-        if len(scales) == 1 and direction.any():
-            z = self.exact.along(direction, scales)
-            change = scales.to(direction) * direction
-            if torch.isfinite(z).all():
-                self.latest = change, z[0] - self.linear.along(direction, scales)[0]
-            return z
         z = self.linear.along(direction, scales)
-        if self.latest is None or not direction.any():
+        if not direction.any():
             return z
-        change, bend = self.latest
-        shares = scales.to(z) * ((direction.to(change) @ change) / (change @ change)).to(z)
-        return z + (shares**2).view(-1, *[1] * bend.ndim) * bend
+        moved = z - self.linear.outputs  # c J d
+        if len(scales) == 1:
+            seen = self.exact.along(direction, scales)
+            if torch.isfinite(seen).all():
+                self.runs.append((moved[0], seen[0] - z[0]))
+            return seen
+        if not self.runs:
+            return z
+        before, bends = (torch.stack(parts) for parts in zip(*self.runs, strict=True))
+        dots = moved.flatten(1) @ before.flatten(1).T  # (scales, runs)
+        sizes = before.flatten(1).square().sum(1).clamp_min(torch.finfo(z.dtype).tiny)
+        nearest = (sizes - 2 * dots).argmin(1)
+        shares = dots.gather(1, nearest[:, None])[:, 0] / sizes[nearest]
+        return z + (shares**2).view(-1, *[1] * (z.ndim - 1)) * bends[nearest]
 
 
 class TriggerEditable(TransformersEditable):

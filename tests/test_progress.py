@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fairij.progress import reporter, silent, timed
-from fairij.report.progress import bar
+from fairij.report.progress import bar, lines
 
 
 def test_a_bar_that_is_asked_for_draws_on_standard_error(
@@ -32,6 +34,36 @@ def test_short_work_draws_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with bar(delay=60.0) as progress:
         progress("candidates", 1, 40)
     assert "candidates" not in capsys.readouterr().err
+
+
+def test_the_remaining_time_is_shown_where_steps_take_minutes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    now = [0.0]
+    with bar(delay=0.0, clock=lambda: now[0]) as progress:
+        for step in range(5):
+            now[0] = 75.0 * step
+            progress("adult", step, 10)
+    shown = re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", capsys.readouterr().err)
+    assert "0:07:30" in shown  # six more of 75 seconds
+
+
+def test_where_there_is_no_terminal_a_line_now_and_then_has_the_time_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = [0.0]
+    listen = lines(every=60.0, clock=lambda: now[0])
+    for minutes, done in ((0.0, 40), (0.5, 45), (1.0, 50), (1.5, 60), (4.0, 80), (5.0, 100)):
+        now[0] = 60 * minutes
+        listen("adult", done, 100)
+    assert capsys.readouterr().err.splitlines() == [
+        "adult: 50%, 5 minutes left",  # 10 in a minute; those before the first call do not count
+        "adult: 80%, 2 minutes left",
+        "adult: 100%, 0 minutes left",
+    ]
+    with reporter("auto", lines=True) as progress:
+        assert progress is not silent
 
 
 def test_a_phase_that_comes_twice_is_counted_twice_and_one_that_fails_is_counted_too(

@@ -95,7 +95,8 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     weight_decay : the L2 term ``weight_decay |theta|^2 / 2`` that the training loss had; it adds
         to what a scikit-learn estimator says of itself (C, alpha)
     parameters : which parameters may be edited (torch): "trainable", "all", names or patterns
-    batch_size, memory_limit : rows at a time; bytes of graph kept between products
+    batch_size, memory_limit : rows at a time; bytes kept between passes, of graphs (torch) and, of
+        streamed rows, of the rows or their leaves
     confidence : level of the bootstrap intervals in `before_` and `after_`
     random_state : seed of every random choice; None for one drawn anew and kept in ``edit_``
     verbose : True, False, or "auto": a progress bar on a terminal when the work is long

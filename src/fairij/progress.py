@@ -25,12 +25,19 @@ def timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
 
 
 @contextmanager
-def reporter(verbose: bool | str) -> Iterator[Progress]:
-    """A bar on the terminal when asked for (or "auto" and there is a terminal), else silence."""
+def reporter(verbose: bool | str, *, lines: bool = False) -> Iterator[Progress]:
+    """A bar on the terminal when asked for (or "auto" and there is a terminal), else silence.
+
+    ``lines``: where there is no terminal, a line now and then instead of silence.
+    """
     if verbose is True or (verbose == "auto" and sys.stderr.isatty()):
         from fairij.report.progress import bar
 
         with bar(delay=0.0 if verbose is True else 2.0) as progress:
             yield progress
+    elif lines:
+        from fairij.report import progress as written
+
+        yield written.lines()
     else:
         yield silent

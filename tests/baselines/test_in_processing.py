@@ -77,6 +77,23 @@ def test_gapreg_is_the_gap_of_mean_scores(trial: Any, constraint: str) -> None:
     assert float(value.detach()) == pytest.approx(float(reference), abs=1e-5)
 
 
+@pytest.mark.parametrize("method", [GapReg, FairMixup, HGR])
+def test_for_odds_the_penalty_is_the_sum_over_both_truths(trial: Any, method: Any) -> None:
+    """Each term is that of parity on the rows of one truth alone."""
+    split = trial.validation
+    together = method(constraint="equalized_odds").penalty(
+        trial.model, everything(split, "equalized_odds")
+    )
+    generator, parts = torch.Generator().manual_seed(0), []
+    for truth in (1, 0):
+        inside = split.y == truth
+        alone = Split(split.X[inside], split.y[inside], split.s[inside])
+        draw = Sampler.of(alone, "demographic_parity", 2).everything(generator)
+        parts.append(float(method().penalty(trial.model, draw).detach()))
+    assert float(together.detach()) == pytest.approx(sum(parts), rel=1e-5)
+    assert min(parts) > 0
+
+
 def test_the_draw_has_as_many_rows_of_every_cell(trial: Any) -> None:
     sampler = Sampler.of(trial.train, "equalized_odds", 2)
     draw = sampler.draw(256, torch.Generator().manual_seed(0))

@@ -12,6 +12,7 @@ import requests
 from fairij.datasets import DatasetUnavailable, HashMismatch, coverage_splits
 from fairij.datasets import fetch_acs_public_coverage as fetch
 from fairij.datasets.acs import CATEGORICAL, NUMERICAL
+from fairij.studies.coverage import CoverageRows
 
 Write = Callable[..., Path]
 
@@ -102,6 +103,8 @@ def test_folktables_reads_a_cached_survey(survey: bytes, tmp_path: Path) -> None
     assert (coverage.data["ESR"] == 0).sum() == 1
     assert "CA 2014" in coverage.DESCR
     assert list(coverage.sha256) == ["ss14pca.csv"]
+    said = CoverageRows(str(tmp_path)).source()  # as the study's records have it
+    assert said == f"ss14pca.csv {coverage.sha256['ss14pca.csv'][:16]}"
 
 
 def test_a_download_lands_in_the_cache_without_a_word(

@@ -30,7 +30,11 @@ from fairij.studies.tabular.editing import (
 )
 from fairij.studies.tabular.methods import COMPARED, EDITED
 from fairij.studies.tabular.readme import readme
-from fairij.studies.tabular.runs import editing_records
+from fairij.studies.tabular.runs import (
+    editing_records,
+    further_on_edit_records,
+    further_records,
+)
 from fairij.studies.tabular.summary import ON_EDIT
 from fairij.studies.tabular.trial import CONSTRAINTS, MEASURES, base_model, load_trial
 
@@ -42,14 +46,21 @@ FACTS = {
 
 
 RECORDED = Path(__file__).parents[2] / "studies"
+TRAINING = [method for method in COMPARED.values() if method.trains]
 
 
 @pytest.mark.parametrize(("name", "story"), [("adult", adult.STORY), ("coverage", coverage.STORY)])
 def test_the_committed_page_is_that_of_the_committed_records(name: str, story: Story) -> None:
     records = load_records(RECORDED / name)
     assert readme(story, records) == (RECORDED / name / "README.md").read_text()
-    trained = records[records["method"].isin(["GapReg", "FairMixup", "HGR"])]
-    assert trained.groupby(["method", "constraint", "value"])["seed"].nunique().eq(10).all()
+    settings = records[records["kind"] == "trade_off"]
+    setting = ["method", "constraint", "value"]
+    assert settings.groupby(setting, dropna=False)["seed"].nunique().eq(10).all()
+    expected = {len(m.sweeps[c]) + len(m.further[c]) + 1 for m in TRAINING for c in CONSTRAINTS}
+    found = settings[settings["method"].isin([m.label for m in TRAINING])]
+    counts = found.groupby(["method", "constraint"])["value"].nunique()
+    assert expected == {7}
+    assert counts.ge(5).all()
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +90,20 @@ def test_every_method_has_records_for_every_constraint_that_it_supports(
     found = set(zip(rows["method"], rows["constraint"].astype(object), strict=True))
     assert {(m, None if pd.isna(c) else c) for m, c in found} == expected
     assert {"GapReg-IJ", "FairMixup-IJ", "HGR-IJ", "FST-IJ", "HPS-IJ"} == set(ON_EDIT.values())
+
+
+def test_further_strengths_give_records_like_the_first(records: pd.DataFrame) -> None:
+    table = next(iter(get_study("adult").units(True))).arguments["table"]
+    given: Any = {"table": table, "effort": QUICK, "seed": 20, "constraint": "equalized_odds"}
+    (one,) = further_records(**given, label="GapReg", strengths=(5.0,))
+    on_edit = further_on_edit_records(**given)
+    first = records[(records["method"] == "GapReg") & (records["constraint"] == "equalized_odds")]
+    assert set(one) == set(first.dropna(axis=1, how="all").columns) & set(one)
+    assert one["value"] == 5.0
+    assert [(r["method"], r["value"]) for r in on_edit] == [
+        (m.on_edit, v) for m in TRAINING for v in m.further_on_edit["equalized_odds"]
+    ]
+    assert all(0 <= r["test_equalized_odds"] <= 2 for r in [one, *on_edit])
 
 
 def test_records_are_complete(records: pd.DataFrame) -> None:

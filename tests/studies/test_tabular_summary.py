@@ -19,6 +19,7 @@ from fairij.studies.tabular.summary import (
     accuracy_at_equal_gap,
     chosen,
     curves,
+    reach,
     stand_ins,
 )
 
@@ -65,7 +66,7 @@ def test_the_front_is_compared_at_equal_gap_between_its_settings(
     """GapReg's gap of 0.1 is none of Fair-IJ's, whose front is a straight line there."""
     records = made_up(shift)
     difference = accuracy_at_equal_gap(records, "Fair-IJ", "GapReg", GAP)["difference"]
-    np.testing.assert_allclose(difference, -shift, atol=1e-12)
+    np.testing.assert_allclose(difference, [-shift] * 2, atol=1e-12)  # not at the base model
     verdict = front_against_gapreg(records, "Fair-IJ", GAP)
     assert verdict.agrees == ("agrees" if agrees else "does not agree")
     assert f"{-100 * shift:+.2f} points" in verdict.found
@@ -75,10 +76,43 @@ def test_gaps_that_are_not_reached_are_not_compared() -> None:
     records = made_up()
     records = records[~((records["method"] == "Fair-IJ") & (records["value"] == 1.0))]
     frame = accuracy_at_equal_gap(records, "Fair-IJ", "GapReg", GAP)
-    assert frame["difference"].isna().tolist() == [True, False, False]
+    assert frame["difference"].isna().tolist() == [True, False]
     verdict = front_against_gapreg(records, "Fair-IJ", GAP)
     assert "1 of GapReg's settings" in verdict.found
     assert verdict.agrees == "agrees in part"  # there it has no front at all
+    assert "Why: the edits come less far on the validation rows already" in verdict.found
+
+
+def test_why_a_front_falls_short_is_told_from_validation_and_test_rows() -> None:
+    records = made_up()
+    edit = (records["method"] == "Fair-IJ") & (records["value"] == 1.0)
+    records.loc[edit, f"test_{GAP}"] = 0.06
+    verdict = front_against_gapreg(records, "Fair-IJ", GAP)
+    assert verdict.agrees == "agrees in part"
+    assert "Why: the edit is fitted to the validation rows" in verdict.found
+    assert "Fair-IJ 0.0000 on validation and 0.0600 on test rows" in verdict.found
+    assert "Why" not in front_against_gapreg(made_up(), "Fair-IJ", GAP).found
+
+
+def test_seeds_in_which_the_base_model_stands_in_do_not_decide() -> None:
+    rows = []
+    for seed in range(20, 30):
+        rows.append(record("ERM", None, 0.85, 0.2, seed))
+        failed = seed < 24
+        rows.append(record("GapReg", 1.0, 0.7 if failed else 0.84, 0.05 + seed / 1e5, seed))
+        rows.append(record("Fair-IJ", 1.0, 0.84, 0.05, seed))
+    verdict = lower_disparity(pd.DataFrame(rows), GAP)
+    assert verdict.agrees == "agrees"
+    assert "in 4 seeds the base model in place of GapReg" in verdict.found
+    for row in rows:
+        if row["method"] == "Fair-IJ":
+            row[f"test_{GAP}"] = 0.051
+    assert lower_disparity(pd.DataFrame(rows), GAP).agrees == "does not agree"
+
+
+def test_how_far_a_sweep_goes_is_without_the_base_model() -> None:
+    assert reach(made_up(), GAP, "GapReg") == pytest.approx((0.1, 0.0))
+    assert reach(made_up(), GAP, "Fair-IJ") == pytest.approx((0.08, 0.0))
 
 
 def test_a_front_leaves_out_settings_that_another_one_beats() -> None:

@@ -9,6 +9,7 @@ import torch
 
 from fairij.studies import load_records, redraw, reproduce
 from fairij.studies.two_moons import APPROXIMATIONS, DEPTHS, shared_top
+from fairij.studies.two_moons_page import readme
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,21 @@ def test_every_approximation_is_compared_at_every_depth(records: pd.DataFrame) -
     facts = ["damping", "condition", "smallest_eigenvalue", "largest_eigenvalue", "train_loss"]
     assert records[facts].notna().all(axis=None)
     assert (records["smallest_eigenvalue"] + records["damping"] > 0).all()
+
+
+def test_records_say_what_they_are_of(records: pd.DataFrame) -> None:
+    (source,) = set(records["data_source"])
+    assert source.startswith("drawn with seed 0, ")
+    assert not records["group_is_feature"].any()
+    assert (records["constraint"] == "the loss of one test point").all()
+    assert records["seconds"].nunique() == len(records)  # its own, not the unit's
+
+
+def test_the_committed_page_is_that_of_the_committed_records() -> None:
+    folder = Path(__file__).parents[2] / "studies" / "two_moons"
+    records = load_records(folder)
+    assert readme(records) == (folder / "README.md").read_text()
+    assert records.groupby(["method", "depth"])["seed"].nunique().eq(10).all()
 
 
 def test_without_a_hidden_layer_the_ggn_is_the_hessian(records: pd.DataFrame) -> None:

@@ -39,8 +39,8 @@ from fairij.selection import TargetGap
 EXAMPLES = (
     "fairij mitigate --model model.txt --train train.csv --validation validation.csv "
     "--test test.csv --label income --sensitive sex --out result",
-    "fairij mitigate --model model.skops --train train.parquet --label y --sensitive race "
-    "--constraint equal_opportunity --accuracy-budget 0.01 --out result",
+    "fairij mitigate --model model.skops --train train.parquet --validation validation.parquet "
+    "--label y --sensitive race --constraint equal_opportunity --accuracy-budget 0.01 --out result",
     "fairij mitigate --config result/settings.toml --out again",
 )
 

@@ -253,7 +253,10 @@ class EditOptions:
         _in_edit("Which torch parameters may change: all, names or patterns; repeatable."),
     ] = None
     batch_size: Annotated[int | None, _in_edit("Rows at a time (torch).")] = None
-    memory_limit: Annotated[int, _in_edit("Bytes of graph kept in memory (torch).")] = 2**28
+    memory_limit: Annotated[
+        int,
+        _in_edit("Bytes kept between passes: graphs (torch); of streamed rows, rows or leaves."),
+    ] = 2**28
     confidence: Annotated[float, _in_edit("Level of the intervals.")] = 0.95
     seed: Annotated[
         int, Option(min=0, help="Of every random choice.", rich_help_panel=ABOUT_EDIT)

@@ -19,7 +19,10 @@ EXAMPLES = (
 
 def reproduce(
     name: Annotated[str, typer.Argument(help="The study; `fairij reproduce list` lists them.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for records and figures.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for records and figures. Default: reproduced-NAME."),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A small form of it that takes minutes.")
     ] = False,
@@ -47,7 +50,7 @@ def reproduce(
     _check_folder(folder)
     given: dict[str, Any] = {"path": path, "data_home": data_home}
     options = {key: value for key, value in given.items() if value is not None}
-    with reporter("auto") as progress:
+    with reporter("auto", lines=True) as progress:
         records = run(name, folder, quick=quick, processes=processes, progress=progress, **options)
     if as_json:
         print_json({"study": name, "records": len(records), "out": str(folder)})

@@ -195,5 +195,5 @@ def _check_missing(column: pd.Series[Any], path: Path, role: str) -> None:
             f"{path} has {int(missing.sum())} missing value(s) in {column.name!r}, {role}; the "
             f"first is in row {int(np.flatnonzero(missing)[0])} (the first below the header is row "
             "0): drop those rows, or fill them. In a CSV file empty cells are missing, and so are "
-            "the words NA, NaN, None and null."
+            "the words that pandas takes for missing (NA, N/A, NaN, None, NULL and their like)."
         )

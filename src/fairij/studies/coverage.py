@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from fairij.datasets import Splits, coverage_splits, get_data_home
+from fairij.datasets import (
+    Splits,
+    coverage_splits,
+    fetch_acs_public_coverage,
+    get_data_home,
+)
 from fairij.errors import InvalidInputError
 from fairij.studies.driver import Study
-from fairij.studies.tabular.config import Story, Table
+from fairij.studies.tabular.config import LATER, Story, Table
 from fairij.studies.tabular.methods import Sweeps
 from fairij.studies.tabular.readme import draw
 from fairij.studies.tabular.units import study_units
@@ -22,7 +27,7 @@ OTHER = "ACSPublicCoverage, another file"
 SAMPLE_FILE, SAMPLE_HASH = "derived_CA2018_by_index_57720_196289.parquet", "78c0961c6a6855b1"
 TASK = (
     "Who of those under 65 with an income of at most 30,000 dollars has public health insurance. "
-    "White or black people, parted 50/20/30 at random in each trial; codes one-hot encoded, "
+    "White or black people, split 50/20/30 at random in each trial; codes one-hot encoded, "
     "numbers standardised; race is the group and is not among the features."
 )
 STORY = Story(
@@ -37,7 +42,7 @@ STORY = Story(
         OTHER: TASK + " **A file of the user's own, and not the paper's table.**",
     },
     paper_gaps=(0.22, 0.01),
-    settings="Settings were fixed on other seeds, and on Adult.",
+    settings=f"Settings were fixed on other seeds, and on Adult. {LATER}",
     arguments={SAMPLE: f" --path {SAMPLE_FILE}", OTHER: " --path FILE"},
 )
 BEYOND: dict[str, Sweeps] = {  # Adult's strengths for parity leave GapReg at a gap of 0.03 here
@@ -58,7 +63,7 @@ class CoverageRows:
         return coverage_splits(seed, data_home=self.data_home, path=self.path)
 
     def source(self) -> str:
-        return "folktables, CA 2014" if self.path is None else _with_hash(self.path)
+        return _survey(self.data_home) if self.path is None else _with_hash(self.path)
 
 
 def make_study(
@@ -86,6 +91,12 @@ def _file(path: Path) -> Path:
             f"`path` must be a parquet file, or a folder that holds {SAMPLE_FILE}; got {path}."
         )
     return file
+
+
+@lru_cache
+def _survey(data_home: str | None) -> str:
+    hashes = fetch_acs_public_coverage(data_home=data_home).sha256
+    return ", ".join(f"{name} {sha256[:16]}" for name, sha256 in hashes.items())
 
 
 @lru_cache

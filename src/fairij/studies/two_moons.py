@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from torch.nn import functional as F
 from fairij.curvature import dense, make_curvature
 from fairij.datasets import make_two_moons
 from fairij.errors import NotConvergedError
+from fairij.fingerprints import fingerprint
 from fairij.influence import influence
 from fairij.losses import get_loss
 from fairij.models import adapt
@@ -110,8 +112,12 @@ def compare(size: Size, seed: int, depth: int) -> list[dict[str, Any]]:
     exact = scores(objective, gradient, Exact(), "hessian", damping)
     predicted = (adapt(model).outputs(X[test]) > 0).double()
     facts = {
-        "data": "two moons that a line can part",
+        "data": "two moons that a line can separate",
+        "data_source": f"drawn with seed {seed}, {fingerprint(torch.cat([X, y[:, None]], 1))}",
+        "group_is_feature": False,  # there is none
+        "constraint": "the loss of one test point",
         "n_train": int(in_training.sum()),
+        "n_validation": 0,
         "n_test": len(test),
         "n_parameters": len(objective.theta),
         "damping": damping,
@@ -136,7 +142,7 @@ def _compared(
     damping: float,
     size: Size,
 ) -> dict[str, Any]:
-    runs = range(size.runs if approximation.draws else 1)
+    start, runs = time.perf_counter(), range(size.runs if approximation.draws else 1)
     record: dict[str, Any] = {"method": approximation.label, "runs": len(runs), "failed": None}
     try:
         found = [
@@ -151,6 +157,7 @@ def _compared(
         ]
     except NotConvergedError as error:
         return {**record, "failed": str(error)}
+    record["seconds"] = (time.perf_counter() - start) / len(runs)  # of one run
     mean = np.mean(found, 0)
     rescaled = mean * exact.mean() / mean.mean()
     places = np.unique(np.linspace(0, len(exact) - 1, SCATTERED).round().astype(int))

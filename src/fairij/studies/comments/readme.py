@@ -29,7 +29,9 @@ HEADING = """# Comments: toxicity classifiers on frozen language models
 
 Balanced accuracy (BA, in percent) and the gap on test comments; mean ± deviation over seeds.
 Each block of two columns is one method run for one gap: EO, the gap of true positive rates plus
-that of false positive rates, and DP, the gap of the shares called toxic.
+that of false positive rates, and DP, the gap of the shares called toxic. LC: a linear head; NC: a
+head with two hidden layers; TT=n: n trigger tokens (trained embeddings before the text) and a
+linear head.
 
 **What is used.** Comments: 184,354 from Wikipedia talk pages and Twitter with people's labels,
 `fetch_wikipedia_comments`; *not* CivilComments, which has to be given by hand

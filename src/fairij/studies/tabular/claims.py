@@ -63,18 +63,13 @@ def lower_disparity(records: pd.DataFrame, constraint: str) -> Verdict:
     rivals = [name for name in gaps.columns if name not in OWN]
     parts: dict[str, list[str]] = {"lower": [], "higher": [], "no clear difference": []}
     for name in rivals:
-        difference = gaps[FAIR_IJ] - gaps[name]
-        kind = _direction(difference)
+        kind = _direction(_difference(picks, FAIR_IJ, name))
         cost = POINTS * float((accuracy[FAIR_IJ] - accuracy[name]).mean())
         said = f"*{name}*" if name in aware else name
-        parts[kind].append(f"{said} {gaps[name].mean():.4f} ({cost:+.1f})")
-    agrees = (
-        "agrees"
-        if not parts["higher"] and not parts["no clear difference"]
-        else "agrees in part"
-        if parts["lower"]
-        else "does not agree"
-    )
+        instead = f"; {_instead(picks, name)}" if stand_ins(picks, name) else ""
+        parts[kind].append(f"{said} {gaps[name].mean():.4f} ({_signed(cost)}{instead})")
+    lower, higher = len(parts["lower"]), len(parts["higher"])
+    agrees = _agrees(lower, higher, len(rivals))
     said = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in parts.items() if names)
     return Verdict(
         f"Fair-IJ gives lower disparity than the baselines ({GAP_NAMES[constraint]})",
@@ -82,8 +77,8 @@ def lower_disparity(records: pd.DataFrame, constraint: str) -> Verdict:
         f"At the lowest validation gap within {WIDER:g} of accuracy Fair-IJ's test gap is "
         f"{gaps[FAIR_IJ].mean():.4f} at accuracy {accuracy[FAIR_IJ].mean():.4f}. Against the "
         f"baselines its gap is — {said}. (In brackets: Fair-IJ's accuracy less the baseline's, in "
-        "points; 'clear' is a paired 95 % interval over seeds that leaves out zero; *in italics*: "
-        "needs the group.)",
+        "points; 'clear' is a paired 95 % interval that leaves out zero, over the seeds in which "
+        "the base model stands in for neither; *in italics*: needs the group.)",
     )
 
 
@@ -96,33 +91,29 @@ def better_on_the_edit(records: pd.DataFrame, constraint: str) -> Verdict:
     for plain, edited in ON_EDIT.items():
         if plain not in gaps or edited not in gaps:
             continue
-        kind = _direction(gaps[edited] - gaps[plain])
+        kind = _direction(_difference(picks, edited, plain))
         kinds.append(kind)
         at_equal = accuracy_at_equal_gap(records, edited, plain, constraint)["difference"]
         level = (
-            "never reaches its gaps"
+            f"none of the gaps of {plain} is reached"
             if at_equal.isna().all()
-            else f"{POINTS * float(np.nanmean(at_equal)):+.2f} points of accuracy at equal gaps"
+            else f"{_signed(POINTS * float(np.nanmean(at_equal)), 2)} points of accuracy at equal "
+            "gaps"
         )
         instead = [
-            f"; in {stand_ins(picks, name)} seeds the base model in place of {name}"
-            for name in (edited, plain)
-            if stand_ins(picks, name)
+            f"; {_instead(picks, name)}" for name in (edited, plain) if stand_ins(picks, name)
         ]
         said.append(
             f"{edited} {gaps[edited].mean():.4f} against {gaps[plain].mean():.4f} ({kind}; "
             f"accuracy {accuracy[edited].mean():.4f} against {accuracy[plain].mean():.4f}; "
             f"{level}{''.join(instead)})"
         )
-    better = kinds.count("lower")
-    agrees = (
-        "does not agree" if not better else "agrees" if better == len(kinds) else "agrees in part"
-    )
+    better, worse = kinds.count("lower"), kinds.count("higher")
     return Verdict(
         f"Baselines on the edited model beat their plain form ({GAP_NAMES[constraint]})",
-        agrees,
+        _agrees(better, worse, len(kinds)),
         f"Gap on test rows, the lowest on validation within {WIDER:g} of accuracy: clearly lower "
-        f"in {better} of {len(kinds)}. " + "; ".join(said) + ".",
+        f"in {better} of {len(kinds)}, clearly higher in {worse}. " + "; ".join(said) + ".",
     )
 
 
@@ -163,16 +154,61 @@ def front_against_gapreg(records: pd.DataFrame, form: str, constraint: str) -> V
         if len(beyond)
         else ""
     )
-    return Verdict(
-        f"The front of {form} is not below GapReg's by more than {ALLOWED_SHORTFALL:g} points "
-        f"({GAP_NAMES[constraint]})",
+    agrees = (
         "does not agree"
         if worst is None or shortfall > ALLOWED_SHORTFALL
         else "agrees in part"
         if len(beyond)
-        else "agrees",
-        f"Accuracy of {form} less GapReg's at equal gap: {where}{left}.",
+        else "agrees"
     )
+    return Verdict(
+        f"The front of {form} is not below GapReg's by more than {ALLOWED_SHORTFALL:g} points "
+        f"({GAP_NAMES[constraint]})",
+        agrees,
+        f"Accuracy of {form} less GapReg's at equal gap: {where}{left}."
+        + ("" if agrees == "agrees" else _why(records, form, constraint)),
+    )
+
+
+def _why(records: pd.DataFrame, form: str, constraint: str) -> str:
+    """Whether what is missing was missing on validation rows already, or is lost on test rows."""
+    picks = chosen(records, constraint, WIDER)
+    seen, fresh = (picks.groupby("method")[name].mean() for name in ("validation_gap", "gap"))
+    on_validation = seen[form] <= seen["GapReg"]
+    reason = (
+        "the edit is fitted to the validation rows, more than training with a penalty is"
+        if on_validation and fresh[form] - seen[form] > fresh["GapReg"] - seen["GapReg"]
+        else "the edits come as far on validation rows, and what they cost in accuracy is the rest"
+        if on_validation
+        else "the edits come less far on the validation rows already"
+    )
+    return (
+        f" Why: {reason} (lowest gap within {WIDER:g} of accuracy: {form} {seen[form]:.4f} on "
+        f"validation and {fresh[form]:.4f} on test rows, GapReg {seen['GapReg']:.4f} and "
+        f"{fresh['GapReg']:.4f})."
+    )
+
+
+def _agrees(lower: int, higher: int, of: int) -> str:
+    """A claim of lower gaps, by how many are clearly lower and how many clearly higher."""
+    return "agrees" if lower == of else "agrees in part" if lower > higher else "does not agree"
+
+
+def _difference(picks: pd.DataFrame, first: str, second: str) -> pd.Series:
+    """The gap of one method less that of another, in the seeds in which both have an own model."""
+    own = picks[~picks["is_base"].astype(bool)]
+    gaps = own.pivot_table(index="seed", columns="method", values="gap")
+    return (gaps.get(first, np.nan) - gaps.get(second, np.nan)) * pd.Series(1.0, gaps.index)
+
+
+def _instead(picks: pd.DataFrame, name: str) -> str:
+    n = stand_ins(picks, name)
+    return f"in {n} seed{'s' * (n > 1)} the base model in place of {name}"
+
+
+def _signed(value: float, digits: int = 1) -> str:
+    """Rounded, without a minus before zero."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def _direction(difference: pd.Series) -> str:

@@ -13,7 +13,7 @@ from fairij.studies.tabular.summary import GAP_NAMES, ON_EDIT, curves
 from fairij.studies.tabular.trial import CONSTRAINTS
 
 WIDTH, HEIGHT, LINE = 300, 330, 13
-MOST_LOST = 0.04  # of accuracy
+MOST_LOST, WIDEST = 0.04, 1.1  # what is drawn: of accuracy, and of the base model's gap
 PLAIN_PANEL = (
     "ERM", "GapReg", "FairMixup", "HGR", "ExponentiatedGradient", "FST", "LinearPost", "HPS",
     "RelaxedThresholds", "Fair-IJ", "Fair-IJ path", "Fair-IJ cheapest first",
@@ -51,7 +51,7 @@ def _panel(
 ) -> Any:
     frame = curves(records, constraint)
     frame = frame[frame["method"].isin(methods)]
-    frame = frame[frame["gap"] <= max(1.1 * float(_base(frame)["gap"]), 0.05)]
+    frame = frame[frame["gap"] <= max(WIDEST * float(_base(frame)["gap"]), 0.05)]
     frame = frame.assign(on_front=_on_front(frame))
     lowest, highest = _accuracy_range(frame[frame["on_front"]])
     frame = frame[frame["accuracy"] >= lowest]
@@ -62,7 +62,7 @@ def _panel(
         "gap:Q",
         title=f"gap on test rows, {GAP_NAMES[constraint]} (fairer →)",
         scale=alt.Scale(domain=[widest, 0.0], nice=False),
-        axis=alt.Axis(tickCount=6),
+        axis=alt.Axis(tickCount=6, labelFlush=False),
     )
     y = alt.Y(
         "accuracy:Q",
@@ -197,7 +197,8 @@ def _accuracy_range(frame: pd.DataFrame) -> tuple[float, float]:
     Settings that gave up more accuracy are left out of the figure; the tables have them.
     """
     top = float(frame["accuracy"].max())
-    bottom = max(float(frame["accuracy"].min()), float(_base(frame)["accuracy"]) - MOST_LOST)
+    least = float(_base(frame)["accuracy"]) - MOST_LOST
+    bottom = float(frame["accuracy"][frame["accuracy"] >= least].min())
     return bottom - 0.002, top + 0.003
 
 

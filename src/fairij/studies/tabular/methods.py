@@ -76,9 +76,21 @@ STRENGTHS: dict[str, Sweeps] = {
     },
 }
 FURTHER: dict[str, Sweeps] = {
-    "gapreg": {"demographic_parity": (0.75, 1.5), "equal_opportunity": (5.0, 10.0)},
-    "fairmixup": {"demographic_parity": (0.75, 1.5), "equal_opportunity": (5.0, 10.0)},
-    "hgr": {"demographic_parity": (8.0, 30.0), "equal_opportunity": (10.0, 25.0)},
+    "gapreg": {
+        "demographic_parity": (0.75, 1.5),
+        "equalized_odds": (5.0, 10.0),
+        "equal_opportunity": (5.0, 10.0),
+    },
+    "fairmixup": {
+        "demographic_parity": (0.75, 1.5),
+        "equalized_odds": (5.0, 10.0),
+        "equal_opportunity": (5.0, 10.0),
+    },
+    "hgr": {
+        "demographic_parity": (8.0, 30.0),
+        "equalized_odds": (10.0, 25.0),
+        "equal_opportunity": (10.0, 25.0),
+    },
 }
 FURTHER_ON_EDIT: dict[str, Sweeps] = {
     "gapreg": {

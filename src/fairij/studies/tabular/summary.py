@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -49,6 +50,7 @@ def curves(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
         accuracy_deviation=("accuracy", "std"),
         seeds=("seed", "nunique"),
         needs_group=("needs_group", "first"),
+        parameter=("parameter", "first"),
     )
     return frame.reset_index().fillna({"gap_deviation": 0.0, "accuracy_deviation": 0.0})
 
@@ -72,11 +74,26 @@ def chosen(records: pd.DataFrame, constraint: str, budget: float) -> pd.DataFram
             allowed = settings[settings["validation_accuracy"] >= level - budget - 1e-9]
             order = ["validation_gap", "validation_accuracy"]
             best = allowed.sort_values(order, ascending=[True, False]).iloc[0]
-            is_base = best["method"] == "ERM" or (
-                best["parameter"] == "strength" and not best["value"]
-            )
-            picks.append({**best.to_dict(), "method": method, "is_base": is_base})
+            picks.append({**best.to_dict(), "method": method, "is_base": bool(is_base(best))})
     return pd.DataFrame(picks)
+
+
+def is_base(setting: Any) -> Any:
+    """Whether a setting, or each of several, is the base model itself."""
+    return (setting["method"] == "ERM") | (
+        (setting["parameter"] == "strength") & (setting["value"] == 0)
+    )
+
+
+def reach(records: pd.DataFrame, constraint: str, method: str) -> tuple[float, float]:
+    """The widest and the smallest gap of a method's settings on validation rows, mean over seeds.
+
+    The base model is left out.
+    """
+    rows = trade_offs(records, constraint)
+    own = rows[(rows["method"] == method) & ~is_base(rows)]
+    gaps = own.groupby("seed")["validation_gap"]
+    return float(gaps.max().mean()), float(gaps.min().mean())
 
 
 def stand_ins(picks: pd.DataFrame, method: str) -> int:
@@ -107,8 +124,12 @@ class Front:
 def accuracy_at_equal_gap(
     records: pd.DataFrame, method: str, rival: str, constraint: str
 ) -> pd.DataFrame:
-    """How much more accurate ``method`` is than ``rival`` at the rival's own gaps."""
+    """How much more accurate ``method`` is than ``rival`` at the rival's own gaps.
+
+    The rival's settings are those that are not the base model, which every method has.
+    """
     curve = curves(records, constraint)
+    curve = curve[~((curve["method"] == rival) & is_base(curve))]
     own, theirs = Front.of(curve, method), Front.of(curve, rival)
     return pd.DataFrame({"gap": theirs.gap, "difference": own.at(theirs.gap) - theirs.accuracy})
 

@@ -60,7 +60,7 @@ def test_the_committed_page_is_that_of_the_committed_records(name: str, story: S
     found = settings[settings["method"].isin([m.label for m in TRAINING])]
     counts = found.groupby(["method", "constraint"])["value"].nunique()
     assert expected == {7}
-    assert counts.ge(5).all()
+    assert counts.ge(7).all()  # Coverage has some beyond these
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +92,7 @@ def test_every_method_has_records_for_every_constraint_that_it_supports(
     assert {"GapReg-IJ", "FairMixup-IJ", "HGR-IJ", "FST-IJ", "HPS-IJ"} == set(ON_EDIT.values())
 
 
+@pytest.mark.filterwarnings("ignore::fairij.errors.FairIJWarning")  # four epochs are few
 def test_further_strengths_give_records_like_the_first(records: pd.DataFrame) -> None:
     table = next(iter(get_study("adult").units(True))).arguments["table"]
     given: Any = {"table": table, "effort": QUICK, "seed": 20, "constraint": "equalized_odds"}

@@ -8,23 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import minimize
 
-from fairij.baselines.base import (
-    STRATA,
-    TOLERANCES,
-    Array,
-    Codes,
-    Predictor,
-    TradeOff,
-    check_constraint,
-)
-from fairij.baselines.group_model import Chances
+from fairij.baselines.base import Array, Codes, Predictor
+from fairij.baselines.group_model import GroupBlind
 from fairij.datasets.splits import Split
 from fairij.errors import FairIJError
-from fairij.inputs import number_between
 
 
 @dataclass(frozen=True)
-class FST:
+class FST(GroupBlind):
     """Minimise the cross-entropy ``E[-r log f - (1 - r) log(1 - f)]`` under linear constraints.
 
     r is ``P(y = 1 | x)``, the model's score recalibrated by isotonic regression on validation
@@ -40,35 +31,15 @@ class FST:
     ----------
     constraint : which means of the scores are to agree
     tolerance : how far each may be from the mean over all groups
-    recalibrate : isotonic regression first
-    learner : scikit-learn classifier for the group, logistic regression if None
+    recalibrate, learner : as in `GroupBlind`
     """
 
-    constraint: str = "demographic_parity"
-    tolerance: float = 0.0
     recalibrate: bool = True
-    learner: Any = None
 
     name: ClassVar[str] = "fst"
-    needs_group_at_test: ClassVar[bool] = False
-    refits: ClassVar[bool] = False
-    randomised: ClassVar[bool] = False
-    constraints: ClassVar[tuple[str, ...]] = tuple(STRATA)
-    trade_off: ClassVar[TradeOff | None] = TOLERANCES
-
-    def __post_init__(self) -> None:
-        check_constraint(self.constraint, self.constraints, self.name)
-        number_between("tolerance", self.tolerance, 0, including_low=True)
 
     def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
-        chances = Chances.fit(
-            model,
-            train,
-            validation,
-            constraint=self.constraint,
-            recalibrate=self.recalibrate,
-            learner=self.learner,
-        )
+        chances = self.chances(model, train, validation)
 
         def contrasts(X: Any, shares: Array | None = None) -> tuple[Array, Array, Array]:
             positive, joint = chances.of(X)

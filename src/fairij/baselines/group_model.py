@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from fairij.baselines.base import STRATA, Array, count_groups, positive_scores, strata_rows
+from fairij.baselines.base import (
+    STRATA,
+    TOLERANCES,
+    Array,
+    TradeOff,
+    check_constraint,
+    count_groups,
+    positive_scores,
+    strata_rows,
+)
 from fairij.baselines.calibration import Calibrated
 from fairij.datasets.splits import Split
+from fairij.inputs import number_between
 
 
 @dataclass(frozen=True)
@@ -55,26 +65,46 @@ class Chances:
     groups: GroupModel
     curve: Calibrated | None
 
-    @classmethod
-    def fit(
-        cls,
-        model: Any,
-        train: Split,
-        validation: Split,
-        *,
-        constraint: str,
-        recalibrate: bool,
-        learner: Any,
-    ) -> Chances:
-        """The groups from training rows, the curve from validation rows."""
-        groups = GroupModel.fit(constraint, train, count_groups(train, validation), learner)
-        if not recalibrate:
-            return cls(model, groups, None)
-        scores = positive_scores(model, validation.X)
-        return cls(model, groups, Calibrated.fit(scores, validation.y))
-
     def of(self, X: Any) -> tuple[Array, Array]:
         """``P(y = 1 | x)`` (N,) and the joint chances (K, N, G)."""
         scores = positive_scores(self.model, X)
         positive = scores if self.curve is None else self.curve(scores)
         return positive, self.groups.joint(X, positive)
+
+
+@dataclass(frozen=True)
+class GroupBlind:
+    """What post-processing without the group has in common: its settings, and what it learns.
+
+    Parameters
+    ----------
+    constraint : which rates, or means of scores, are to agree
+    tolerance : how far they may differ
+    recalibrate : isotonic regression of the validation labels on the model's scores first
+    learner : scikit-learn classifier for the group, logistic regression if None
+    """
+
+    constraint: str = "demographic_parity"
+    tolerance: float = 0.0
+    recalibrate: bool = False
+    learner: Any = None
+
+    name: ClassVar[str]
+    needs_group_at_test: ClassVar[bool] = False
+    refits: ClassVar[bool] = False
+    randomised: ClassVar[bool] = False
+    constraints: ClassVar[tuple[str, ...]] = tuple(STRATA)
+    trade_off: ClassVar[TradeOff | None] = TOLERANCES
+
+    def __post_init__(self) -> None:
+        check_constraint(self.constraint, self.constraints, self.name)
+        number_between("tolerance", self.tolerance, 0, including_low=True)
+
+    def chances(self, model: Any, train: Split, validation: Split) -> Chances:
+        """The groups from training rows, the curve from validation rows."""
+        n_groups = count_groups(train, validation)
+        groups = GroupModel.fit(self.constraint, train, n_groups, self.learner)
+        if not self.recalibrate:
+            return Chances(model, groups, None)
+        scores = positive_scores(model, validation.X)
+        return Chances(model, groups, Calibrated.fit(scores, validation.y))

@@ -8,23 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import linprog
 
-from fairij.baselines.base import (
-    STRATA,
-    TOLERANCES,
-    Array,
-    Codes,
-    Predictor,
-    TradeOff,
-    check_constraint,
-)
-from fairij.baselines.group_model import Chances
+from fairij.baselines.base import Array, Codes, Predictor
+from fairij.baselines.group_model import GroupBlind
 from fairij.datasets.splits import Split
 from fairij.errors import FairIJError
-from fairij.inputs import number_between
 
 
 @dataclass(frozen=True)
-class LinearPost:
+class LinearPost(GroupBlind):
     """Say 1 where ``2 P(y=1|x) - 1 + sum_{k,g} psi_kg P(s=g, y=k|x) / P(s=g, y=k) > 0``.
 
     psi are the multipliers of the linear program, over the validation rows' probabilities pi of a
@@ -41,35 +32,13 @@ class LinearPost:
     ----------
     constraint : the rates whose gaps are bounded
     tolerance : the largest gap allowed, each, in expectation over the estimated probabilities
-    recalibrate : isotonic regression of the validation labels on the model's scores first
-    learner : scikit-learn classifier for the group, logistic regression if None
+    recalibrate, learner : as in `GroupBlind`
     """
 
-    constraint: str = "demographic_parity"
-    tolerance: float = 0.0
-    recalibrate: bool = False
-    learner: Any = None
-
     name: ClassVar[str] = "linear_post"
-    needs_group_at_test: ClassVar[bool] = False
-    refits: ClassVar[bool] = False
-    randomised: ClassVar[bool] = False
-    constraints: ClassVar[tuple[str, ...]] = tuple(STRATA)
-    trade_off: ClassVar[TradeOff | None] = TOLERANCES
-
-    def __post_init__(self) -> None:
-        check_constraint(self.constraint, self.constraints, self.name)
-        number_between("tolerance", self.tolerance, 0, including_low=True)
 
     def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
-        chances = Chances.fit(
-            model,
-            train,
-            validation,
-            constraint=self.constraint,
-            recalibrate=self.recalibrate,
-            learner=self.learner,
-        )
+        chances = self.chances(model, train, validation)
         positive, joint = chances.of(validation.X)
         shares = joint.mean(1, keepdims=True)
         _, psi = fair_program(positive, joint / shares, self.tolerance)

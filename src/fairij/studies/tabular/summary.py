@@ -126,10 +126,12 @@ def accuracy_at_equal_gap(
 ) -> pd.DataFrame:
     """How much more accurate ``method`` is than ``rival`` at the rival's own gaps.
 
-    The rival's settings are those that are not the base model, which every method has.
+    Of the rival's settings the base model, which every method has, is left out, and what loses so
+    much accuracy that it has become trivial.
     """
     curve = curves(records, constraint)
-    curve = curve[~((curve["method"] == rival) & is_base(curve))]
+    least = curve.loc[curve["method"] == "ERM", "accuracy"].iloc[0] - WIDER
+    curve = curve[~((curve["method"] == rival) & (is_base(curve) | (curve["accuracy"] < least)))]
     own, theirs = Front.of(curve, method), Front.of(curve, rival)
     return pd.DataFrame({"gap": theirs.gap, "difference": own.at(theirs.gap) - theirs.accuracy})
 

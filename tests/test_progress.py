@@ -64,6 +64,8 @@ def test_where_there_is_no_terminal_a_line_now_and_then_has_the_time_left(
     ]
     with reporter("auto", lines=True) as progress:
         assert progress is not silent
+    with reporter(False, lines=True) as progress:
+        assert progress is silent
 
 
 def test_a_phase_that_comes_twice_is_counted_twice_and_one_that_fails_is_counted_too(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from fairij.curvature import GGN
 from fairij.errors import InvalidInputError
 from fairij.fairness import encode_groups
 from fairij.fairness.constraints import Constraint, get_constraint
+from fairij.fairness.counts import confusion_counts
 from fairij.judging import Judge, candidates
+from fairij.losses import get_loss
 from fairij.models import adapt
 from fairij.scene import Scene
 from fairij.search import PAPER_SCALES, SEARCHES, get_search
@@ -164,6 +167,27 @@ def plain_judgement(
         "accuracy": sum(g == t for g, t in zip(guess, y, strict=True)) / len(y),
         "balanced_accuracy": sum(recalls) / len(recalls),
     }
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_candidates_are_counted_as_audits_are(n_classes: int) -> None:
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(n_classes, size=90), rng.choice(list("abc"), size=90)
+    groups, finite = encode_groups(s), np.array([True, False, True])
+    loss = get_loss("binary_cross_entropy" if n_classes == 2 else "softmax_cross_entropy")
+    z = torch.as_tensor(rng.normal(size=(3, 90) if n_classes == 2 else (3, 90, n_classes)))
+    judge = Judge(
+        SimpleNamespace(), torch.as_tensor(y).double(), groups, loss,
+        get_constraint("demographic_parity"), n_classes, recorded=[],
+    )  # fmt: skip
+    predicted = loss.predict(z).numpy()
+    expected = confusion_counts(y, predicted, groups.codes, n_groups=3, n_classes=n_classes)
+    np.testing.assert_array_equal(judge._table(z, finite), expected)
+    labels = judge.labels()
+    assert labels is not None
+    np.testing.assert_array_equal(labels, predicted[finite])
+    judge.forget_screened()  # nothing was: this evaluator runs every edit
+    assert judge.labels() is not None
 
 
 def judge_for(case: Case, constraint: str | Constraint, groups: np.ndarray) -> Judge:

@@ -44,7 +44,8 @@ class Judge:
     loss: Loss
     constraint: Constraint
     n_classes: int
-    recorded: list[Tensor] | None = None  # where asked for, each edit's labels (S, N) in bytes
+    # where asked for, the labels (S, N) of all edits, in bytes; and whether these were screened
+    recorded: list[tuple[Tensor, bool]] | None = None
 
     @property
     def screens(self) -> bool:
@@ -54,7 +55,13 @@ class Judge:
     def forget_screened(self) -> None:
         """Keep what was run by itself only."""
         if self.recorded is not None:
-            self.recorded[:] = [part for part in self.recorded if len(part) <= 1]
+            self.recorded[:] = [part for part in self.recorded if not part[1]]
+
+    def labels(self) -> NDArray[np.uint8] | None:
+        """What all edits that are recorded predict, (K, N)."""
+        if self.recorded is None:
+            return None
+        return torch.cat([part.cpu() for part, _ in self.recorded]).numpy()
 
     def judge(self, direction: Tensor, scales: tuple[float, ...]) -> dict[str, NDArray[Any]]:
         """Gap, performance and each group's rates at ``theta + c direction`` for each scale c."""
@@ -91,7 +98,8 @@ class Judge:
         """Confusion counts ``(S, G, C, C)``, counted where the outputs are."""
         predicted = self.loss.predict(z)
         if self.recorded is not None:
-            self.recorded.append(predicted[torch.as_tensor(finite)].to(torch.uint8))
+            kept = predicted[torch.as_tensor(finite)].to(torch.uint8)
+            self.recorded.append((kept, self.screens and len(z) > 1))
         shape = (len(self.groups.names), self.n_classes, self.n_classes)
         counted = [
             torch.bincount(self._cells + row, minlength=math.prod(shape)) for row in predicted

@@ -104,10 +104,11 @@ class Mitigation:
         )
 
     def _patterns(self, judge: Judge) -> Patterns | None:
-        if judge.recorded is None:
+        labels = judge.labels()
+        if labels is None:
             return None
         return Patterns.of(
-            torch.cat(judge.recorded).cpu().numpy(),
+            labels,
             judge.y.long().cpu().numpy(),
             judge.groups.codes,
             n_groups=len(judge.groups.names),

@@ -35,7 +35,7 @@ def reporter(verbose: bool | str, *, lines: bool = False) -> Iterator[Progress]:
 
         with bar(delay=0.0 if verbose is True else 2.0) as progress:
             yield progress
-    elif lines:
+    elif lines and verbose:
         from fairij.report import progress as written
 
         yield written.lines()

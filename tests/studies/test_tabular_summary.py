@@ -14,6 +14,7 @@ from fairij.studies.palette import spread_out
 from fairij.studies.tabular.claims import front_against_gapreg, lower_disparity
 from fairij.studies.tabular.config import QUICK, WHOLE
 from fairij.studies.tabular.figures import _on_front
+from fairij.studies.tabular.readme import _answer
 from fairij.studies.tabular.summary import (
     Front,
     accuracy_at_equal_gap,
@@ -78,7 +79,7 @@ def test_gaps_that_are_not_reached_are_not_compared() -> None:
     frame = accuracy_at_equal_gap(records, "Fair-IJ", "GapReg", GAP)
     assert frame["difference"].isna().tolist() == [True, False]
     verdict = front_against_gapreg(records, "Fair-IJ", GAP)
-    assert "1 of GapReg's settings" in verdict.found
+    assert "; 1 of them, with gaps down to 0.0000" in verdict.found
     assert verdict.agrees == "agrees in part"  # there it has no front at all
     assert "Why: the edits come less far on the validation rows already" in verdict.found
 
@@ -92,6 +93,8 @@ def test_why_a_front_falls_short_is_told_from_validation_and_test_rows() -> None
     assert "Why: the edit is fitted to the validation rows" in verdict.found
     assert "Fair-IJ 0.0000 on validation and 0.0600 on test rows" in verdict.found
     assert "Why" not in front_against_gapreg(made_up(), "Fair-IJ", GAP).found
+    paid = front_against_gapreg(made_up(0.006), "Fair-IJ", GAP).found
+    assert "Why: edits come as far, and pay more accuracy for it" in paid
 
 
 def test_seeds_in_which_the_base_model_stands_in_do_not_decide() -> None:
@@ -108,6 +111,29 @@ def test_seeds_in_which_the_base_model_stands_in_do_not_decide() -> None:
         if row["method"] == "Fair-IJ":
             row[f"test_{GAP}"] = 0.051
     assert lower_disparity(pd.DataFrame(rows), GAP).agrees == "does not agree"
+
+
+def test_a_difference_must_hold_with_and_without_the_seeds_of_stand_ins() -> None:
+    rows = []
+    for seed in range(20, 30):
+        rows.append(record("ERM", None, 0.85, 0.2, seed))
+        failed = seed < 25
+        rows.append(record("GapReg", 1.0, 0.7 if failed else 0.84, 0.05 + seed % 2 / 100, seed))
+        rows.append(record("Fair-IJ", 1.0, 0.84, 0.055, seed))
+    verdict = lower_disparity(pd.DataFrame(rows), GAP)  # over all seeds alone it would be lower
+    assert verdict.agrees == "does not agree"
+    assert "no clear difference: GapReg" in verdict.found
+
+
+def test_an_edit_is_compared_with_refits_from_the_base_model() -> None:
+    """The refit that drops no row is of another seed, and no starting point."""
+    gaps = {0: (0.20, 0.15), 100: (0.18, 0.16), 200: (0.15, 0.10)}
+    rows = [
+        {"value": k, "method": method, "test_demographic_parity": gap}
+        for k, pair in gaps.items()
+        for method, gap in zip(("edit", "refit"), pair, strict=True)
+    ]
+    assert "0.50 to 0.50 times" in _answer(pd.DataFrame(rows))
 
 
 def test_how_far_a_sweep_goes_is_without_the_base_model() -> None:

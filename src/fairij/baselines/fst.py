@@ -31,7 +31,8 @@ class FST(GroupBlind):
     ----------
     constraint : which means of the scores are to agree
     tolerance : how far each may be from the mean over all groups
-    recalibrate, learner : as in `GroupBlind`
+    recalibrate : isotonic regression of the validation labels on the model's scores first
+    learner : scikit-learn classifier for the group, logistic regression if None
     """
 
     recalibrate: bool = True

@@ -32,7 +32,8 @@ class LinearPost(GroupBlind):
     ----------
     constraint : the rates whose gaps are bounded
     tolerance : the largest gap allowed, each, in expectation over the estimated probabilities
-    recalibrate, learner : as in `GroupBlind`
+    recalibrate : isotonic regression of the validation labels on the model's scores first
+    learner : scikit-learn classifier for the group, logistic regression if None
     """
 
     name: ClassVar[str] = "linear_post"

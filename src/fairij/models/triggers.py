@@ -188,7 +188,7 @@ class ScreeningEvaluator:
         moved = z - self.linear.outputs  # c J d
         if len(scales) == 1:
             seen = self.exact.along(direction, scales)
-            if torch.isfinite(seen).all():
+            if torch.isfinite(seen).all() and torch.isfinite(z).all():
                 self.runs.append((moved[0], seen[0] - z[0]))
             return seen
         if not self.runs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from fairij.influence import influence
 from fairij.losses import get_loss
 from fairij.models import adapt
 from fairij.objective import Objective, normalised_weights
+from fairij.progress import timed
 from fairij.solvers import Exact, Neumann, PrintedWoodFisher, Solver, Woodbury
 from fairij.studies.driver import Study, Unit
 from fairij.studies.two_moons_page import draw
@@ -142,22 +142,23 @@ def _compared(
     damping: float,
     size: Size,
 ) -> dict[str, Any]:
-    start, runs = time.perf_counter(), range(size.runs if approximation.draws else 1)
+    runs, seconds = range(size.runs if approximation.draws else 1), dict[str, float]()
     record: dict[str, Any] = {"method": approximation.label, "runs": len(runs), "failed": None}
     try:
-        found = [
-            scores(
-                objective,
-                gradient,
-                approximation.solver(size.iterations, run),
-                approximation.curvature,
-                damping,
-            )
-            for run in runs
-        ]
+        with timed(seconds, "seconds"):
+            found = [
+                scores(
+                    objective,
+                    gradient,
+                    approximation.solver(size.iterations, run),
+                    approximation.curvature,
+                    damping,
+                )
+                for run in runs
+            ]
     except NotConvergedError as error:
-        return {**record, "failed": str(error)}
-    record["seconds"] = (time.perf_counter() - start) / len(runs)  # of one run
+        return {**record, **seconds, "failed": str(error)}
+    record["seconds"] = seconds["seconds"] / len(runs)  # of one run
     mean = np.mean(found, 0)
     rescaled = mean * exact.mean() / mean.mean()
     places = np.unique(np.linspace(0, len(exact) - 1, SCATTERED).round().astype(int))

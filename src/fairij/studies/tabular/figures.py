@@ -262,7 +262,7 @@ def _before_and_after(records: pd.DataFrame) -> Any:
 
 
 def refit_figure(records: pd.DataFrame) -> Any:
-    """What the edit foretells against what training without the rows gives, over k."""
+    """What the edit predicts against what training without the rows gives, over k."""
     frame = records[records["kind"] == "refit"]
     panels = []
     for name, title in (

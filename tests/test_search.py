@@ -186,8 +186,21 @@ def test_candidates_are_counted_as_audits_are(n_classes: int) -> None:
     labels = judge.labels()
     assert labels is not None
     np.testing.assert_array_equal(labels, predicted[finite])
-    judge.forget_screened()  # nothing was: this evaluator runs every edit
-    assert judge.labels() is not None
+
+
+def test_what_was_screened_is_forgotten_and_what_was_run_is_kept() -> None:
+    """A screened batch of which one edit alone is finite is still a screened one."""
+    judge = Judge(
+        SimpleNamespace(screens=True), torch.tensor([0.0, 1.0]), encode_groups(["a", "b"]),
+        get_loss("binary_cross_entropy"), get_constraint("demographic_parity"), 2, recorded=[],
+    )  # fmt: skip
+    several, single = torch.tensor([[1.0, 1.0], [1.0, -1.0]]), torch.tensor([[-1.0, 1.0]])
+    judge._table(several, np.array([True, False]))
+    judge._table(single, np.array([True]))
+    judge.forget_screened()
+    labels = judge.labels()
+    assert labels is not None
+    assert labels.tolist() == [[0, 1]]
 
 
 def judge_for(case: Case, constraint: str | Constraint, groups: np.ndarray) -> Judge:

@@ -182,7 +182,7 @@ def test_candidates_are_counted_as_audits_are(n_classes: int) -> None:
     )  # fmt: skip
     predicted = loss.predict(z).numpy()
     expected = confusion_counts(y, predicted, groups.codes, n_groups=3, n_classes=n_classes)
-    np.testing.assert_array_equal(judge._table(z, finite), expected)
+    np.testing.assert_array_equal(judge._table(z, finite, False), expected)
     labels = judge.labels()
     assert labels is not None
     np.testing.assert_array_equal(labels, predicted[finite])
@@ -195,8 +195,8 @@ def test_what_was_screened_is_forgotten_and_what_was_run_is_kept() -> None:
         get_loss("binary_cross_entropy"), get_constraint("demographic_parity"), 2, recorded=[],
     )  # fmt: skip
     several, single = torch.tensor([[1.0, 1.0], [1.0, -1.0]]), torch.tensor([[-1.0, 1.0]])
-    judge._table(several, np.array([True, False]))
-    judge._table(single, np.array([True]))
+    judge._table(several, np.array([True, False]), True)
+    judge._table(single, np.array([True]), False)
     judge.forget_screened()
     labels = judge.labels()
     assert labels is not None

@@ -21,6 +21,7 @@ from fairij.solvers import (
     Identity,
     Neumann,
     PrintedWoodFisher,
+    SharedConjugateGradient,
     Woodbury,
 )
 
@@ -50,6 +51,7 @@ __all__ = [
     "Reweight",
     "Sequential",
     "Shard",
+    "SharedConjugateGradient",
     "TargetGap",
     "Woodbury",
     "__version__",

@@ -22,6 +22,7 @@ from fairij.models.base import Evaluator
 from fairij.scene import Scene, Search
 from fairij.search import Progress
 
+AT_ONCE = 2**20  # rows times edits that are counted together
 Moves = dict[tuple[int, float], Tensor]  # by k and scale
 
 
@@ -52,6 +53,12 @@ class Judge:
         """Whether several scales at once are only estimates, corrected by each single one."""
         return bool(getattr(self.evaluator, "screens", False))
 
+    @property
+    def settles(self) -> bool:
+        """Whether a single edit can be judged by running the model where labels are in doubt."""
+        by_labels = self.loss.is_classification and self.constraint.metric is not None
+        return self.screens and by_labels
+
     def forget_screened(self) -> None:
         """Keep what was run by itself only."""
         if self.recorded is not None:
@@ -66,11 +73,20 @@ class Judge:
     def judge(self, direction: Tensor, scales: tuple[float, ...]) -> dict[str, NDArray[Any]]:
         """Gap, performance and each group's rates at ``theta + c direction`` for each scale c."""
         steps = torch.tensor(scales, dtype=torch.float64)
-        z = self.evaluator.along(direction, steps)  # (S, N) or (S, N, C)
+        screened = self.screens and len(scales) > 1
+        return self._judged(self.evaluator.along(direction, steps), screened=screened)
+
+    def judge_nearly(self, direction: Tensor, scale: float) -> dict[str, NDArray[Any]]:
+        """The same of one edit, run only on rows whose label is in doubt."""
+        evaluator: Any = self.evaluator
+        return self._judged(evaluator.nearly(direction, scale), screened=True)
+
+    def _judged(self, z: Tensor, *, screened: bool) -> dict[str, NDArray[Any]]:
+        """``z`` is (S, N) or (S, N, C)."""
         finite = torch.isfinite(z).flatten(1).all(1).cpu().numpy()
         if not finite.all():
             z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that blew up gets no value from these
-        table = self._table(z, finite) if self.loss.is_classification else None
+        table = self._table(z, finite, screened) if self.loss.is_classification else None
         gap = self.constraint.gap(z, self.y, self.groups, table)
         result = {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)}
         if table is not None:
@@ -94,17 +110,21 @@ class Judge:
             for name, value in values.items()
         }
 
-    def _table(self, z: Tensor, finite: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def _table(self, z: Tensor, finite: NDArray[np.bool_], screened: bool) -> NDArray[np.float64]:
         """Confusion counts ``(S, G, C, C)``, counted where the outputs are."""
         predicted = self.loss.predict(z)
         if self.recorded is not None:
             kept = predicted[torch.as_tensor(finite)].to(torch.uint8)
-            self.recorded.append((kept, self.screens and len(z) > 1))
+            self.recorded.append((kept, screened))
         shape = (len(self.groups.names), self.n_classes, self.n_classes)
-        counted = [
-            torch.bincount(self._cells + row, minlength=math.prod(shape)) for row in predicted
-        ]
-        return torch.stack(counted).cpu().numpy().astype(np.float64).reshape(-1, *shape)
+        size = math.prod(shape)
+        together = max(1, AT_ONCE // predicted.shape[1])  # edits: on a GPU each count waits
+        counted = []
+        for some in predicted.split(together):
+            offset = size * torch.arange(len(some), device=some.device)[:, None]
+            cells = (self._cells + some + offset).flatten()
+            counted.append(torch.bincount(cells, minlength=size * len(some)))
+        return torch.cat(counted).cpu().numpy().astype(np.float64).reshape(-1, *shape)
 
     @cached_property
     def _cells(self) -> Tensor:

@@ -170,9 +170,11 @@ class Mitigation:
 
         Candidates are solved loosely, and some models screen several scales at once. So the one
         selected is solved again and judged anew by itself, which corrects the screening of the
-        others, until it is selected still: what was judged is what is returned.
+        others, until it is selected still: what was judged is what is returned. A model that
+        screens is first run on the rows in doubt alone, and on all rows when selected once more.
         """
         judged: set[int] = set()
+        nearly: set[int] = set()
         while True:
             chosen = self._select(table)
             k, scale = int(table["k"][chosen]), float(table["scale"][chosen])
@@ -186,11 +188,15 @@ class Mitigation:
                         trial.solved[k] = self._solve(trial.inverse, trial.rankings[0].order[:k])
                 direction, by = trial.solved[k].x, scale
             with self._timed("candidates"):
-                for column, values in judge.judge(direction, (by,)).items():
-                    table.loc[chosen, column] = values[0]
-                judged.add(chosen)
-                if judge.screens:
-                    _screen_again(table, trials, judge, judged)
+                if judge.settles and chosen not in nearly:
+                    found = judge.judge_nearly(direction, by)
+                    nearly.add(chosen)
+                else:
+                    found = judge.judge(direction, (by,))
+                    judged.add(chosen)
+                changed = _put(table, chosen, found)
+                if judge.screens and (changed or chosen not in judged):
+                    _screen_again(table, trials, judge, judged | nearly)
 
     def _solve(self, inverse: Inverse, dropped: Tensor) -> Solution:
         return inverse.solve(nested_gradients(self.objective, dropped, [len(dropped)])[:, 0])
@@ -343,6 +349,14 @@ class Mitigation:
 
 def _trial_at(trials: list[Trial], damping: float) -> Trial:
     return next(trial for trial in trials if trial.inverse.damping == damping)
+
+
+def _put(table: pd.DataFrame, place: int, found: dict[str, NDArray[Any]]) -> bool:
+    """Write what was found of one candidate into its row; whether that is news."""
+    columns, values = list(found), np.array([value[0] for value in found.values()])
+    before = table.loc[place, columns].to_numpy(dtype=np.float64)
+    table.loc[place, columns] = values
+    return not np.array_equal(before, values, equal_nan=True)
 
 
 def _screen_again(table: pd.DataFrame, trials: list[Trial], judge: Judge, judged: set[int]) -> None:

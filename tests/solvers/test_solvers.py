@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,6 +21,7 @@ from fairij.solvers import (
     Identity,
     Neumann,
     PrintedWoodFisher,
+    SharedConjugateGradient,
     Woodbury,
     get_solver,
 )
@@ -104,7 +109,7 @@ def test_a_small_memory_still_converges(case: Case, kept: int) -> None:
     b = right_hand_sides(case)
     expected = torch.linalg.solve(damped(case.ggn()), b)
     assert torch.allclose(inverse.solve(b).x, expected, rtol=1e-5, atol=1e-6)
-    assert len(inverse._used()[0]) <= max(kept, 2)
+    assert len(inverse.directions.used()[0]) <= max(kept, 2)
 
 
 def test_the_residual_is_the_true_one_in_float32() -> None:
@@ -284,6 +289,45 @@ def test_another_damping_starts_from_the_directions_at_hand() -> None:
     first = ConjugateGradient(tolerance=1e-6).prepare(operator, 0.02)
     first.solve(b)
     assert first.with_damping(0.03).solve(b).steps < fresh / 2
+
+
+def test_one_solver_serves_several_fits_of_the_same_model(case: Case) -> None:
+    solver = SharedConjugateGradient(tolerance=1e-8)
+    b = right_hand_sides(case, 2)
+
+    def paid(damping: float, at: Case = case, curvature: str = "ggn") -> tuple[int, torch.Tensor]:
+        found = solver.prepare(make_curvature(curvature, at.objective()), damping).solve(b)
+        return found.steps, found.x
+
+    fresh = paid(DAMPING)[0]
+    assert fresh > 1
+    steps, x = paid(DAMPING)
+    assert steps == 0
+    expected = torch.linalg.solve(damped(case.ggn()), b)
+    assert torch.allclose(x, expected, rtol=1e-6, atol=1e-7)
+    steps, x = paid(2 * DAMPING)
+    assert steps < fresh
+    expected = torch.linalg.solve(damped(case.ggn(), 2 * DAMPING), b)
+    assert torch.allclose(x, expected, rtol=1e-6, atol=1e-7)
+    # of another curvature, or of rows with other labels or weights, nothing is known
+    assert paid(DAMPING, curvature="empirical_fisher")[0] > 1
+    assert paid(DAMPING)[0] == fresh
+    o = case.objective()
+    lighter = dataclasses.replace(o, weights=o.weights * torch.linspace(0.5, 1, len(o.y)))
+    assert solver.prepare(make_curvature("ggn", lighter), DAMPING).products == 0
+    other = dataclasses.replace(o, theta=o.theta + 1)
+    assert solver.prepare(make_curvature("ggn", other), DAMPING).products == 0
+
+
+def test_a_copy_of_a_shared_solver_has_its_settings_and_no_memory() -> None:
+    case = make_case("mlp")
+    solver = SharedConjugateGradient(tolerance=1e-5, max_steps=77, on_failure="return")
+    operator = make_curvature("ggn", case.objective())
+    solver.prepare(operator, DAMPING).solve(right_hand_sides(case))
+    for other in (copy.deepcopy(solver), pickle.loads(pickle.dumps(solver))):
+        assert other == solver
+        assert other.prepare(operator, DAMPING).products == 0
+    assert solver.prepare(operator, DAMPING).products > 0
 
 
 def test_a_series_cut_too_short_is_an_error() -> None:

@@ -22,6 +22,8 @@ from fairij.models.torch import TorchEditable
 
 # what one batch's graph may take
 GRAPH_BYTES = {"cpu": 2**28, "cuda": 2**33}
+# for plain outputs: all but cuDNN's, which makes a plan for every new shape of a batch
+WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 MASK_WIDTH = 8  # of which a GPU's attention kernels want a multiple, or copy the mask in each layer
 
 
@@ -68,11 +70,12 @@ class TransformersEditable(TorchEditable):
         self._mixed = any(t.dtype is torch.bfloat16 for t in self._fixed.values())
 
     def call(self, parameters: Sequence[Tensor], batch: Any) -> Tensor:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed):
-            if not torch.is_grad_enabled():
-                return super().call(parameters, batch).to(self.dtype)
-            with sdpa_kernel(SDPBackend.MATH):
-                return super().call(parameters, batch).to(self.dtype)
+        kernels = [SDPBackend.MATH] if torch.is_grad_enabled() else WITHOUT_PLANS
+        with (
+            torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed),
+            sdpa_kernel(kernels),
+        ):
+            return super().call(parameters, batch).to(self.dtype)
 
     def prepare(self, X: Any) -> Tokens:
         def make() -> Tokens:
@@ -122,12 +125,12 @@ class TransformersEditable(TorchEditable):
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         at = self.theta if theta is None else theta.to(self._like())
 
-        def make() -> Tensor:
-            tokens = self.prepare(X)
-            return retried(lambda: self.forward(tokens, at), lambda: self.halve_batches(tokens))
-
         recent = self._fitted_outputs if torch.equal(at, self.theta) else self._edited_outputs
-        return recent.made(X, make, at)
+        return recent.made(X, lambda: self.run(self.prepare(X), at), at)
+
+    def run(self, tokens: Tokens, theta: Tensor) -> Tensor:
+        """The outputs of rows of tokens; in smaller batches where memory runs out."""
+        return retried(lambda: self.forward(tokens, theta), lambda: self.halve_batches(tokens))
 
     def forward(self, tokens: Tokens, theta: Tensor) -> Tensor:
         """One pass over all rows, whatever is known of them."""

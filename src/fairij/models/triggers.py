@@ -176,29 +176,62 @@ class ScreeningEvaluator:
     those the one whose ``J d`` is nearest. Edits that drop more rows or fewer go much the same way.
     """
 
-    linear: ConstantLinearization
+    linear: TriggerLinearization
     exact: Evaluator
-    runs: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # J d, and what it leaves out
+    # J d, and what it leaves out; the latest first
+    runs: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     screens: ClassVar[bool] = True
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
         z = self.linear.along(direction, scales)
         if not direction.any():
             return z
-        moved = z - self.linear.outputs  # c J d
-        if len(scales) == 1:
-            seen = self.exact.along(direction, scales)
-            if torch.isfinite(seen).all() and torch.isfinite(z).all():
-                self.runs.append((moved[0], seen[0] - z[0]))
-            return seen
+        if len(scales) > 1:
+            return self._bent(z)
+        seen = self.exact.along(direction, scales)
+        self._learn(z[0], seen[0])
+        return seen
+
+    def nearly(self, direction: Tensor, scale: float) -> Tensor:
+        """One edit, (1, N): run on the rows whose label is in doubt, screened on the others.
+
+        In doubt is a label that a bend as large as the whole step would change.
+        """
+        model, steps = self.linear.model, torch.tensor([scale], dtype=torch.float64)
+        z = self.linear.along(direction, steps)
+        bent = self._bent(z)[0].clone()
+        index = torch.nonzero(_in_doubt(bent, z[0] - self.linear.outputs))[:, 0]
+        if len(index) == len(bent):
+            return self.along(direction, steps)
+        if len(index):
+            theta = model.theta + scale * direction.to(model.theta)
+            bent[index] = model.run(take_rows(self.linear.tokens, index), theta)
+        self._learn(z[0], bent)
+        return bent[None]
+
+    def _learn(self, z: Tensor, seen: Tensor) -> None:
+        if torch.isfinite(seen).all() and torch.isfinite(z).all():
+            self.runs.insert(0, (z - self.linear.outputs, seen - z))
+
+    def _bent(self, z: Tensor) -> Tensor:
+        """``z + c J d`` of some scales, (S, N) or (S, N, C), bent as the nearest run was."""
         if not self.runs:
             return z
+        moved = z - self.linear.outputs
         before, bends = (torch.stack(parts) for parts in zip(*self.runs, strict=True))
         dots = moved.flatten(1) @ before.flatten(1).T  # (scales, runs)
         sizes = before.flatten(1).square().sum(1).clamp_min(torch.finfo(z.dtype).tiny)
         nearest = (sizes - 2 * dots).argmin(1)
         shares = dots.gather(1, nearest[:, None])[:, 0] / sizes[nearest]
         return z + (shares**2).view(-1, *[1] * (z.ndim - 1)) * bends[nearest]
+
+
+def _in_doubt(z: Tensor, moved: Tensor) -> Tensor:
+    """Which rows, (N,), would have another label if their outputs moved as far again."""
+    if z.ndim == 1:
+        return ~(z.abs() > moved.abs())
+    first, second = z.topk(2, -1).values.unbind(-1)
+    return ~(first - second > 2 * moved.abs().amax(-1))
 
 
 class TriggerEditable(TransformersEditable):

@@ -9,6 +9,7 @@ from fairij.solvers.exact import Exact
 from fairij.solvers.identity import Identity
 from fairij.solvers.neumann import Neumann
 from fairij.solvers.printed_woodfisher import PrintedWoodFisher
+from fairij.solvers.shared import SharedConjugateGradient
 from fairij.solvers.woodbury import Woodbury
 
 SOLVERS: dict[str, type[Solver]] = {
@@ -40,6 +41,7 @@ __all__ = [
     "Inverse",
     "Neumann",
     "PrintedWoodFisher",
+    "SharedConjugateGradient",
     "Solution",
     "Solver",
     "Woodbury",

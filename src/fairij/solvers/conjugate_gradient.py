@@ -52,44 +52,79 @@ class ConjugateGradient:
         return ConjugateInverse(self, curvature, check_damping(damping))
 
 
-class ConjugateInverse:
-    """The directions met so far, ``P A P^T = I``, and the solutions that they give."""
+class Directions:
+    """A ring of directions with ``P A P^T = I``, ``A = H + damping I``, and of their ``A P``."""
 
-    def __init__(self, settings: ConjugateGradient, curvature: Curvature, damping: float) -> None:
-        self.damping = damping
-        self._settings, self._curvature = settings, curvature
-        theta = curvature.objective.theta
-        capacity = settings.memory_limit // (2 * theta.element_size() * len(theta))
-        self._capacity = int(min(max(capacity, 2), len(theta) + 1))
-        self._P = theta.new_empty(0, len(theta))  # (m, D)
-        self._AP = theta.new_empty(0, len(theta))
-        self._count = 0  # directions ever made; the buffers are rings of them
+    def __init__(self, like: Tensor, memory_limit: int) -> None:
+        self._memory_limit = memory_limit
+        capacity = memory_limit // (2 * like.element_size() * len(like))
+        self._capacity = int(min(max(capacity, 2), len(like) + 1))
+        self._P = like.new_empty(0, len(like))  # (m, D)
+        self._AP = like.new_empty(0, len(like))
+        self.count = 0  # ever made
 
-    @property
-    def products(self) -> int:
-        """How many products with the curvature have been paid for."""
-        return self._count
+    def used(self) -> tuple[Tensor, Tensor]:
+        kept = min(self.count, self._capacity)
+        return self._P[:kept], self._AP[:kept]
 
-    def with_damping(self, damping: float) -> ConjugateInverse:
-        """The inverse at another damping; the directions are made conjugate anew, no products."""
-        other = ConjugateInverse(self._settings, self._curvature, check_damping(damping))
-        P, AP = self._used()
+    def remember(self, p: Tensor, Ap: Tensor) -> None:
+        place = self.count % self._capacity
+        if place >= len(self._P):
+            room = min(max(16, 2 * len(self._P)), self._capacity)
+            for name in ("_P", "_AP"):
+                old = getattr(self, name)
+                grown = old.new_empty(room, old.shape[1])
+                grown[: len(old)] = old
+                setattr(self, name, grown)
+        self._P[place], self._AP[place] = p, Ap
+        self.count += 1
+
+    def with_damping(self, by: float) -> Directions:
+        """The same directions made conjugate anew at a damping that is ``by`` more; no products."""
+        other = Directions(self._P.new_empty(self._P.shape[1]), self._memory_limit)
+        P, AP = self.used()
         if len(P) == 0:
             return other
-        AP = AP + (damping - self.damping) * P
+        AP = AP + by * P
         gram = (P.double() @ AP.double().T).double()
         factor, failed = torch.linalg.cholesky_ex((gram + gram.T) / 2)
         if int(failed) == 0:
             solve = torch.linalg.solve_triangular
             other._P = solve(factor, P.double(), upper=False).to(P)
             other._AP = solve(factor, AP.double(), upper=False).to(P)
-            other._count = len(P)
+            other.count = len(P)
         return other
+
+
+class ConjugateInverse:
+    """The solutions that the directions met so far give, and new ones where these do not do."""
+
+    def __init__(
+        self,
+        settings: ConjugateGradient,
+        curvature: Curvature,
+        damping: float,
+        directions: Directions | None = None,
+    ) -> None:
+        self.damping = damping
+        self._settings, self._curvature = settings, curvature
+        theta = curvature.objective.theta
+        self.directions = directions or Directions(theta, settings.memory_limit)
+
+    @property
+    def products(self) -> int:
+        """How many products with the curvature have been paid for."""
+        return self.directions.count
+
+    def with_damping(self, damping: float) -> ConjugateInverse:
+        """The inverse at another damping, of the same directions."""
+        shifted = self.directions.with_damping(check_damping(damping) - self.damping)
+        return ConjugateInverse(self._settings, self._curvature, damping, shifted)
 
     def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:
         tolerance = self._settings.tolerance if tolerance is None else tolerance
-        right = columns(b).to(self._P).T.contiguous()  # (K, D)
-        P, AP = self._used()
+        P, AP = self.directions.used()
+        right = columns(b).to(P).T.contiguous()  # (K, D)
         shares = right @ P.T  # what the earlier directions already give
         x, residual = shares @ P, right - shares @ AP
         size = right.norm(dim=1).clamp_min(torch.finfo(right.dtype).tiny)
@@ -112,7 +147,7 @@ class ConjugateInverse:
         return Solution(x.T.reshape(b.shape), steps, lambda: relative)
 
     def _next_direction(self, residual: Tensor) -> tuple[Tensor, Tensor]:
-        P, AP = self._used()
+        P, AP = self.directions.used()
         d = residual / residual.norm()
         for _ in range(2):  # twice is enough for conjugacy to working precision
             d = d - (AP @ d) @ P
@@ -127,24 +162,9 @@ class ConjugateInverse:
                 )
             )
         root = curvature.sqrt()
-        return self._remember(d / root, Ad / root)
-
-    def _remember(self, p: Tensor, Ap: Tensor) -> tuple[Tensor, Tensor]:
-        place = self._count % self._capacity
-        if place >= len(self._P):
-            room = min(max(16, 2 * len(self._P)), self._capacity)
-            for name in ("_P", "_AP"):
-                old = getattr(self, name)
-                grown = old.new_empty(room, old.shape[1])
-                grown[: len(old)] = old
-                setattr(self, name, grown)
-        self._P[place], self._AP[place] = p, Ap
-        self._count += 1
+        p, Ap = d / root, Ad / root
+        self.directions.remember(p, Ap)
         return p, Ap
-
-    def _used(self) -> tuple[Tensor, Tensor]:
-        kept = min(self._count, self._capacity)
-        return self._P[:kept], self._AP[:kept]
 
     def _failure(self, reached: float, tolerance: float) -> str:
         return (

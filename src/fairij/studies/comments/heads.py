@@ -21,6 +21,7 @@ from fairij.language.selection import BalancedAccuracyBudget
 from fairij.language.training import Recipe, train
 from fairij.mitigator import FairIJ
 from fairij.search import Grid
+from fairij.solvers import SharedConjugateGradient, Solver
 from fairij.studies.comments.measured import measured
 from fairij.studies.comments.prepared import ENCODER, PARTS, Part, comments, device, encoder
 
@@ -69,6 +70,7 @@ def head_unit(
         }
         for constraint in CONSTRAINTS
     ]
+    solver = SharedConjugateGradient()  # all edits are of one model and its training rows
     for constraint in CONSTRAINTS:
         for strength in STRENGTHS:
             for kind in (GapReg, HGR):
@@ -78,7 +80,14 @@ def head_unit(
                 )
         for budget in (None, BUDGET):
             found = edited(
-                plain.model, constraint, parts, rows, identity, budget=budget, dampings=dampings
+                plain.model,
+                constraint,
+                parts,
+                rows,
+                identity,
+                budget=budget,
+                dampings=dampings,
+                solver=solver,
             )
             records.append(found)
     return records
@@ -136,6 +145,7 @@ def edited(
     *,
     budget: float | None,
     dampings: tuple[float, ...] = DAMPINGS,
+    solver: str | Solver = "cg",
 ) -> dict[str, Any]:
     """Fair-IJ; without a budget the paper's rule, the lowest gap on validation rows."""
     start = time.perf_counter()
@@ -143,6 +153,7 @@ def edited(
     fair = FairIJ(
         model,
         constraints=constraint,
+        solver=solver,
         damping=dampings,
         temperature=3.0,
         search=Grid(points=20),

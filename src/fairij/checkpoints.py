@@ -209,8 +209,8 @@ class JournaledLinearization:
     def rows(self, index: Tensor) -> Tensor:
         return self._pass("rows", index, lambda: self._inner.rows(index))
 
-    def restrict(self, index: Tensor) -> Linearization:
-        return self._inner.restrict(index)  # a sample: cheap to make again
+    def restrict(self, index: Tensor, *, keep: bool = False) -> Linearization:
+        return self._inner.restrict(index, keep=keep)  # a sample: cheap to make again
 
     def moved(self, by: Tensor) -> JournaledLinearization:
         return JournaledLinearization(lambda: self._inner.moved(by), self._journal, self._device)

@@ -45,6 +45,10 @@ class Curvature(Protocol):
         """The same curvature of a sample of the rows."""
         ...
 
+    def traces(self, rows: slice) -> Tensor | None:
+        """The trace of ``m_n`` of some rows, (B,); None where a row's may be indefinite."""
+        ...
+
 
 @dataclass(frozen=True)
 class GGN:
@@ -75,6 +79,11 @@ class GGN:
 
     def restrict(self, index: Tensor) -> GGN:
         return GGN(self.objective.restrict(index))
+
+    def traces(self, rows: slice) -> Tensor:
+        o = self.objective
+        root = o.loss.curve_root(o.model.outputs[rows])  # (B, C, C)
+        return o.weights[rows] * root.square().sum((-1, -2))
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,11 @@ class EmpiricalFisher:
     def restrict(self, index: Tensor) -> EmpiricalFisher:
         return EmpiricalFisher(self.objective.restrict(index))
 
+    def traces(self, rows: slice) -> Tensor:
+        o = self.objective
+        slope = o.loss.slope(o.model.outputs[rows], o.y[rows])
+        return o.weights[rows] * slope.reshape(len(slope), -1).square().sum(1)
+
 
 @dataclass(frozen=True)
 class Hessian:
@@ -132,6 +146,9 @@ class Hessian:
 
     def restrict(self, index: Tensor) -> Hessian:
         return Hessian(self.objective.restrict(index))
+
+    def traces(self, rows: slice) -> None:
+        return None
 
 
 CURVATURES: dict[str, type[GGN] | type[EmpiricalFisher] | type[Hessian]] = {

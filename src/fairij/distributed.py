@@ -210,12 +210,12 @@ class ShardedLinearization:
 
         return summed(own)
 
-    def restrict(self, index: Tensor) -> ShardedLinearization:
+    def restrict(self, index: Tensor, *, keep: bool = False) -> ShardedLinearization:
         here, where = self._here(index)
         parts = together(lambda: where.cpu().numpy())
         place = torch.as_tensor(np.concatenate(parts), device=index.device)
         in_order = bool((place[1:] > place[:-1]).all())
-        local = self._local.restrict(here) if len(here) else self._local
+        local = self._local.restrict(here, keep=keep) if len(here) else self._local
         counts = [len(part) for part in parts]
         return ShardedLinearization(local, counts, self._theta, None if in_order else place)
 

@@ -61,6 +61,12 @@ class Layer:
         pieces = {} if self.weight is None else {self.weight: pulled.T @ self.inputs}
         return pieces if self.bias is None else pieces | {self.bias: pulled.sum(0)}
 
+    def row_squares(self) -> Tensor:
+        """The squares of every row's Jacobian, summed, (n,); over several places an upper bound."""
+        n = len(self.slopes)
+        inputs = self.inputs.square().sum(-1).view(n, -1).sum(1) if self.weight is not None else 0
+        return self.slopes.square().flatten(1).sum(1) * (inputs + (self.bias is not None))
+
     def rows(self) -> dict[int, Tensor]:
         """The Jacobian of every row by parameter, each (n, C, size)."""
         n, places = len(self.slopes), len(self.inputs) // len(self.slopes)
@@ -94,6 +100,10 @@ class FactoredGraph:
         return torch.cat(
             [piece.flatten(2) for piece in _in_order([layer.rows() for layer in self.layers])], -1
         )
+
+    def row_squares(self) -> Tensor:
+        first, *others = (layer.row_squares() for layer in self.layers)
+        return sum(others, first)
 
     def second_order(self, weights: Tensor, direction: Sequence[Tensor]) -> list[Tensor]:
         graph = Graph(self.function, self.parameters, "double_backward")

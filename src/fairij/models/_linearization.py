@@ -172,8 +172,16 @@ class TorchLinearization:
             rows.append(flatten(graph.vjp(unit.view_as(graph.outputs))))
         return torch.stack(rows).view(n, classes, -1)
 
-    def restrict(self, index: Tensor) -> TorchLinearization:
-        return TorchLinearization(self._model, take_rows(self._X, index), 0, self.mode, self._at)
+    def restrict(self, index: Tensor, *, keep: bool = False) -> TorchLinearization:
+        limit = self._memory_limit if keep else 0
+        rows = take_rows(self._X, index)
+        return TorchLinearization(self._model, rows, limit, self.mode, self._at)
+
+    def row_squares(self) -> Tensor | None:
+        """``|J_n|^2`` of every row, (N,), where its factors are at hand."""
+        graphs = [self._kept.get(i) for i in range(len(self._batches))]
+        squares = [graph.row_squares() for graph in graphs if isinstance(graph, FactoredGraph)]
+        return torch.cat(squares) if len(squares) == len(graphs) else None
 
     def moved(self, by: Tensor) -> TorchLinearization:
         at = self._at + by.to(self._at)

@@ -52,8 +52,8 @@ class Linearization(Protocol):
         """``sum_n u_n (d^2 z_n / dtheta^2) r``, shape ``(D,)``; zero where z is linear in theta."""
         ...
 
-    def restrict(self, index: Tensor) -> Linearization:
-        """The same model on some of the rows."""
+    def restrict(self, index: Tensor, *, keep: bool = False) -> Linearization:
+        """The same model on some of the rows; ``keep`` as in `Editable.linearize`."""
         ...
 
     def moved(self, by: Tensor) -> Linearization:

@@ -63,10 +63,15 @@ class ConstantLinearization:
         """``m -> sum_n J_n^T m_n J_n``, dense, where the family has a fast way to it."""
         return getattr(self.jacobian, "gram", None)
 
+    def row_squares(self) -> Tensor | None:
+        """``|J_n|^2`` of every row, (N,), where the family has a fast way to it."""
+        squares = getattr(self.jacobian, "row_squares", None)
+        return None if squares is None else squares()
+
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         return torch.zeros_like(direction)
 
-    def restrict(self, index: Tensor) -> ConstantLinearization:
+    def restrict(self, index: Tensor, *, keep: bool = False) -> ConstantLinearization:
         return ConstantLinearization(self.outputs[index], self.jacobian.take(index))
 
     def moved(self, by: Tensor) -> ConstantLinearization:

@@ -188,7 +188,7 @@ class StreamedLinearization:
         part = self._linearized(self._source.take(index))
         return part.rows(torch.arange(len(index), device=index.device))
 
-    def restrict(self, index: Tensor) -> Linearization:
+    def restrict(self, index: Tensor, *, keep: bool = True) -> Linearization:
         return self._linearized(self._source.take(index), keep=True)
 
     def moved(self, by: Tensor) -> StreamedLinearization:

@@ -189,9 +189,9 @@ class InGivenOrder:
             jacobians.append(torch.stack([single.vjp(unit.view_as(z)) for unit in units]))
         return torch.stack(jacobians)
 
-    def restrict(self, index: Tensor) -> InGivenOrder:
+    def restrict(self, index: Tensor, *, keep: bool = False) -> InGivenOrder:
         places = self._place[index.to(self._place.device)].sort()
-        return InGivenOrder(self._inner.restrict(places.values), places.indices)
+        return InGivenOrder(self._inner.restrict(places.values, keep=keep), places.indices)
 
     def moved(self, by: Tensor) -> InGivenOrder:
         return InGivenOrder(self._inner.moved(by), self._order)

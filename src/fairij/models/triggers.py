@@ -141,6 +141,9 @@ class DenseJacobian:
     def rows(self, index: Tensor) -> Tensor:
         return self.array[index]
 
+    def row_squares(self) -> Tensor:
+        return torch.linalg.vector_norm(self.array, dim=(1, 2)) ** 2
+
     def take(self, index: Tensor) -> DenseJacobian:
         return DenseJacobian(self.array[index], self.single)
 
@@ -159,7 +162,7 @@ class TriggerLinearization(ConstantLinearization):
     def moved(self, by: Tensor) -> TriggerLinearization:  # z is not linear: its J changes
         return self.model.at(by).per_row(self.tokens)
 
-    def restrict(self, index: Tensor) -> TriggerLinearization:
+    def restrict(self, index: Tensor, *, keep: bool = False) -> TriggerLinearization:
         return TriggerLinearization(
             self.outputs[index],
             self.jacobian.take(index),

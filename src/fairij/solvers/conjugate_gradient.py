@@ -18,6 +18,12 @@ from fairij.curvature import Curvature
 from fairij.errors import InvalidInputError, NegativeCurvatureError, NotConvergedError
 from fairij.solvers.base import Solution, check_damping, columns
 from fairij.solvers.exact import not_positive_definite
+from fairij.solvers.sampling import sampled
+from fairij.unison import processes
+
+SMALLER = 8  # times as many rows as a sample of them has, at least
+GUIDED, GUIDE_STEPS = 0.1, 50  # how far a direction is solved for on the sample
+NOTHING_NEW = 1e-4  # of a direction that the earlier ones already span
 
 
 @dataclass(frozen=True)
@@ -30,12 +36,17 @@ class ConjugateGradient:
     max_steps : products allowed in one call of ``solve``
     memory_limit : bytes of directions that may be kept; the oldest make room
     on_failure : "raise", or "return" what was reached
+    sample_rows : of a training set at least eight times as large, about so many rows are sampled,
+        on which each new direction is first solved for (loosely, and cheaply): fewer products with
+        all rows for the same tolerance. 0: none, as for one row after the other of several
+        processes and for the full Hessian
     """
 
     tolerance: float = 3e-3
     max_steps: int = 1000
     memory_limit: int = 2**29
     on_failure: str = "raise"
+    sample_rows: int = 0
     name = "cg"
 
     def __post_init__(self) -> None:
@@ -43,13 +54,32 @@ class ConjugateGradient:
             raise InvalidInputError(f"`tolerance` must lie between 0 and 1, got {self.tolerance}.")
         if self.max_steps < 1:
             raise InvalidInputError(f"`max_steps` must be at least 1, got {self.max_steps}.")
+        if self.sample_rows < 0:
+            raise InvalidInputError(f"`sample_rows` must be at least 0, got {self.sample_rows}.")
         if self.on_failure not in ("raise", "return"):
             raise InvalidInputError(
                 f"`on_failure` must be 'raise' or 'return', got {self.on_failure!r}."
             )
 
     def prepare(self, curvature: Curvature, damping: float) -> ConjugateInverse:
-        return ConjugateInverse(self, curvature, check_damping(damping))
+        damping = check_damping(damping)
+        return ConjugateInverse(self, curvature, damping, guide=self._guide(curvature, damping))
+
+    def _guide(self, curvature: Curvature, damping: float) -> ConjugateInverse | None:
+        """The inverse of a sample's curvature."""
+        rows = len(curvature.objective.y)
+        if not 0 < SMALLER * self.sample_rows <= rows or processes() > 1:
+            return None
+        sample = sampled(curvature, self.sample_rows)
+        if sample is None:
+            return None
+        loose = ConjugateGradient(
+            tolerance=GUIDED,
+            max_steps=GUIDE_STEPS,
+            memory_limit=self.memory_limit // 2,
+            on_failure="return",
+        )
+        return ConjugateInverse(loose, sample, damping)
 
 
 class Directions:
@@ -105,8 +135,9 @@ class ConjugateInverse:
         curvature: Curvature,
         damping: float,
         directions: Directions | None = None,
+        guide: ConjugateInverse | None = None,
     ) -> None:
-        self.damping = damping
+        self.damping, self._guide = damping, guide
         self._settings, self._curvature = settings, curvature
         theta = curvature.objective.theta
         self.directions = directions or Directions(theta, settings.memory_limit)
@@ -119,7 +150,8 @@ class ConjugateInverse:
     def with_damping(self, damping: float) -> ConjugateInverse:
         """The inverse at another damping, of the same directions."""
         shifted = self.directions.with_damping(check_damping(damping) - self.damping)
-        return ConjugateInverse(self._settings, self._curvature, damping, shifted)
+        guide = None if self._guide is None else self._guide.with_damping(damping)
+        return ConjugateInverse(self._settings, self._curvature, damping, shifted, guide)
 
     def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:
         tolerance = self._settings.tolerance if tolerance is None else tolerance
@@ -147,10 +179,9 @@ class ConjugateInverse:
         return Solution(x.T.reshape(b.shape), steps, lambda: relative)
 
     def _next_direction(self, residual: Tensor) -> tuple[Tensor, Tensor]:
-        P, AP = self.directions.used()
-        d = residual / residual.norm()
-        for _ in range(2):  # twice is enough for conjugacy to working precision
-            d = d - (AP @ d) @ P
+        d = self._conjugate(residual if self._guide is None else self._guide.solve(residual).x)
+        if self._guide is not None and not d.norm() > NOTHING_NEW:
+            d = self._conjugate(residual)
         Ad = self._curvature.product(d) + self.damping * d
         curvature = d @ Ad
         if not curvature > 0:
@@ -165,6 +196,14 @@ class ConjugateInverse:
         p, Ap = d / root, Ad / root
         self.directions.remember(p, Ap)
         return p, Ap
+
+    def _conjugate(self, v: Tensor) -> Tensor:
+        """Of ``v``, made a unit long, what is conjugate to all directions."""
+        P, AP = self.directions.used()
+        d = v / v.norm()
+        for _ in range(2):  # twice is enough for conjugacy to working precision
+            d = d - (AP @ d) @ P
+        return d
 
     def _failure(self, reached: float, tolerance: float) -> str:
         return (

@@ -33,13 +33,16 @@ class SharedConjugateGradient(ConjugateGradient):
             if _same(known, key):
                 directions = found.with_damping(check_damping(damping) - at)
         self._known.clear()
-        inverse = ConjugateInverse(self, curvature, check_damping(damping), directions)
+        inverse = super().prepare(curvature, damping)
+        if directions is not None:
+            inverse.directions = directions
         self._known.append((key, inverse.damping, inverse.directions))
         return inverse
 
     def __reduce__(self) -> tuple[type, tuple[float | str, ...]]:
         """A copy has the settings and knows nothing yet."""
-        return type(self), (self.tolerance, self.max_steps, self.memory_limit, self.on_failure)
+        settings = self.tolerance, self.max_steps, self.memory_limit, self.on_failure
+        return type(self), (*settings, self.sample_rows)
 
 
 def _key(curvature: Curvature) -> Key:

@@ -1,0 +1,159 @@
+"""A sample that stands for all rows, and conjugate gradients that are guided by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fairij import ConjugateGradient, FairIJ, SharedConjugateGradient
+from fairij.curvature import dense, make_curvature
+from fairij.errors import InvalidInputError
+from fairij.objective import Objective
+from fairij.solvers import conjugate_gradient
+from fairij.solvers.sampling import sampled
+from reference import Case, make_case
+
+DAMPING = 1e-3
+
+
+def right_hand_sides(case: Case, columns: int) -> torch.Tensor:
+    draws = torch.Generator().manual_seed(3)
+    return torch.randn(len(case.theta), columns, generator=draws, dtype=torch.float64)
+
+
+def shifted(matrix: torch.Tensor, damping: float = DAMPING) -> torch.Tensor:
+    return matrix + damping * torch.eye(len(matrix), dtype=matrix.dtype)
+
+
+@pytest.mark.parametrize("name", ["mlp", "softmax", "mlp_weighted_l2"])
+@pytest.mark.parametrize("kind", ["ggn", "empirical_fisher"])
+def test_in_the_mean_a_sample_has_the_curvature_of_all_rows(name: str, kind: str) -> None:
+    case = make_case(name, n=120)
+    curvature = make_curvature(kind, case.objective())
+    expected = dense(curvature)
+    made = []
+    for seed in range(300):
+        sample = sampled(curvature, 40, seed=seed)
+        assert sample is not None
+        made.append(dense(sample))
+    counts = [len(sampled(curvature, 40, seed=seed).objective.y) for seed in range(50)]  # type: ignore[union-attr]
+    assert 30 < np.mean(counts) < 45
+    off = (torch.stack(made).mean(0) - expected).norm() / expected.norm()
+    single = (made[0] - expected).norm() / expected.norm()
+    assert off < 0.25 * single
+
+
+def test_a_row_is_the_likelier_the_more_curvature_it_has() -> None:
+    case = make_case("mlp", n=400)
+    curvature = make_curvature("ggn", case.objective())
+    J, w = case.jacobian()[:, 0], case.w
+    curve = torch.sigmoid(case.outputs(case.theta)).detach()
+    trace = w * curve * (1 - curve) * J.square().sum(1)
+    o = curvature.objective
+    squares = o.model.row_squares()  # type: ignore[attr-defined]
+    torch.testing.assert_close(curvature.traces(slice(0, 400)) * squares, trace)
+    taken = torch.zeros(400)
+    for seed in range(200):
+        sample = sampled(curvature, 50, seed=seed)
+        assert sample is not None
+        rows = sample.objective.model._X  # type: ignore[attr-defined]
+        taken += (case.X[:, None] == rows[None]).all(-1).any(1)
+    heavy, light = trace.topk(40).indices, (-trace).topk(40).indices
+    assert taken[heavy].mean() > 2 * taken[light].mean() > 0
+    likely = (trace / trace.mean() + 0.3) / 1.3 / 8
+    assert float((taken / 200 - likely.clamp_max(1)).abs().max()) < 0.15
+
+
+@pytest.mark.parametrize("name", ["mlp", "softmax", "logistic"])
+@pytest.mark.parametrize("options", [{}, {"memory_limit": 0}])
+def test_a_guided_solve_meets_its_tolerance(name: str, options: dict[str, int]) -> None:
+    case = make_case(name, n=400)
+    operator = make_curvature("ggn", case.objective(**options))
+    b = right_hand_sides(case, 3)
+    inverse = ConjugateGradient(tolerance=1e-8, sample_rows=50).prepare(operator, DAMPING)
+    assert inverse._guide is not None
+    solution = inverse.solve(b)
+    expected = torch.linalg.solve(shifted(case.ggn()), b)
+    assert torch.allclose(solution.x, expected, rtol=1e-5, atol=1e-6)
+    assert float(solution.residual.max()) <= 1e-8
+    at = inverse.with_damping(0.1)
+    assert at._guide is not None
+    assert at._guide.damping == 0.1
+    expected = torch.linalg.solve(shifted(case.ggn(), 0.1), b)
+    assert torch.allclose(at.solve(b).x, expected, rtol=1e-5, atol=1e-6)
+
+
+def stretched(rows: int) -> Case:
+    """Features of very different sizes, so that plain conjugate gradients are slow."""
+    draws = torch.Generator().manual_seed(0)
+    X = torch.randn(rows, 60, generator=draws, dtype=torch.float64)
+    X *= torch.logspace(-2, 1, 60, dtype=torch.float64)
+    y = (X[:, :30].sum(1) > 0).double()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return replace(make_case("logistic"), module=torch.nn.Linear(60, 1).double(), X=X, y=y)
+
+
+def test_a_guided_solve_takes_fewer_products_with_all_rows() -> None:
+    case = stretched(4000)
+    operator = make_curvature("ggn", case.objective())
+    b = right_hand_sides(case, 1)
+    plain = ConjugateGradient(tolerance=1e-4).prepare(operator, DAMPING).solve(b)
+    guided = ConjugateGradient(tolerance=1e-4, sample_rows=500).prepare(operator, DAMPING).solve(b)
+    assert guided.steps <= plain.steps / 2
+    assert float((guided.x - plain.x).norm() / plain.x.norm()) < 1e-2
+
+
+def test_few_rows_an_indefinite_curvature_and_several_processes_have_no_guide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = make_case("mlp", n=400)
+    solver, objective = ConjugateGradient(sample_rows=50), case.objective()
+    assert solver.prepare(make_curvature("ggn", objective), DAMPING)._guide is not None
+    assert solver.prepare(make_curvature("hessian", objective), 10.0)._guide is None
+    more = ConjugateGradient(sample_rows=51)
+    assert more.prepare(make_curvature("ggn", objective), DAMPING)._guide is None
+    nothing = Objective(
+        objective.model, objective.y, objective.loss, 0 * objective.weights, objective.theta,
+        objective.l2,
+    )  # fmt: skip
+    assert solver.prepare(make_curvature("ggn", nothing), DAMPING)._guide is None
+    monkeypatch.setattr(conjugate_gradient, "processes", lambda: 2)
+    assert solver.prepare(make_curvature("ggn", objective), DAMPING)._guide is None
+
+
+def test_a_guide_that_shows_nothing_new_is_left() -> None:
+    """The sample's answer lies in what is spanned already: the residual is taken instead."""
+    case = make_case("logistic", n=400)
+    operator = make_curvature("ggn", case.objective())
+    inverse = ConjugateGradient(tolerance=1e-8, sample_rows=50).prepare(operator, DAMPING)
+    b = right_hand_sides(case, 2)
+    inverse.solve(b[:, 0])
+    known = inverse.directions.used()[0][0]
+    assert inverse._guide is not None
+    inverse._guide.solve = lambda b: type("Known", (), {"x": known})()  # type: ignore[method-assign, assignment]
+    expected = torch.linalg.solve(shifted(case.ggn()), b[:, 1])
+    assert torch.allclose(inverse.solve(b[:, 1]).x, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_sample_must_have_rows() -> None:
+    with pytest.raises(InvalidInputError, match="`sample_rows` must be at least 0, got -1"):
+        ConjugateGradient(sample_rows=-1)
+
+
+@pytest.mark.filterwarnings("ignore::fairij.errors.FairIJWarning")
+def test_a_fit_with_a_sample_is_the_same_to_the_tolerance() -> None:
+    case = make_case("mlp", n=600)
+    groups = np.random.default_rng(0).integers(2, size=600)
+    given = {"X_val": case.X, "y_val": case.y, "sensitive_features_val": groups}
+    scores = []
+    for rows in (0, 60):
+        for kind in (ConjugateGradient, SharedConjugateGradient):
+            solver = kind(tolerance=1e-8, sample_rows=rows)
+            fair = FairIJ(case.module, solver=solver, verbose=False).fit(case.X, case.y, **given)
+            scores.append(fair.influence_)
+    for other in scores[1:]:
+        np.testing.assert_allclose(other, scores[0], rtol=1e-4, atol=1e-9)

@@ -39,8 +39,16 @@ def influence(objective: Objective, inverse: Inverse, gradient: Tensor) -> Influ
 
 def scores_along(objective: Objective, direction: Tensor) -> Tensor:
     """``-l'_n J_n r`` of every training point, with its weight."""
-    slope, moved = objective.slope, objective.model.jvp(direction)
-    return by_blocks(lambda some: -inner(slope[some], moved[some]), moved)
+    moved = objective.model.jvp(direction)
+
+    def score(rows: slice) -> Tensor:
+        return -inner(objective.slope_of(rows), moved[rows])
+
+    if moved.ndim > 1:
+        return by_blocks(score, moved)
+    for some in blocks(len(moved)):  # in the place of J r: one vector with an entry a row fewer
+        moved[some] = score(some)
+    return moved
 
 
 def most_harmful(

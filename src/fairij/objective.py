@@ -35,8 +35,12 @@ class Objective:
     @cached_property
     def slope(self) -> Tensor:
         """``w_n l'(z_n) / W``, shaped like the outputs: the whole data term of ``g_n``."""
-        z, y, w = self.model.outputs, self.y, self.weights
-        return by_blocks(lambda some: scale_rows(self.loss.slope(z[some], y[some]), w[some]), z)
+        return by_blocks(self.slope_of, self.model.outputs)
+
+    def slope_of(self, rows: slice) -> Tensor:
+        """The slopes of some rows, not kept."""
+        z, y, w = self.model.outputs[rows], self.y[rows], self.weights[rows]
+        return scale_rows(self.loss.slope(z, y), w)
 
     @property
     def value(self) -> float:

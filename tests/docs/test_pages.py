@@ -14,8 +14,8 @@ import torch
 import typer.main
 from blocks import ROOT, Block, blocks
 
-from biased import fitted, problem
-from fairij import CONSTRAINTS, SOLVERS
+from biased import QUICK, fitted, problem
+from fairij import CONSTRAINTS, SOLVERS, FairIJ
 from fairij.cli import app
 from fairij.report.checks import checks
 from fairij.report.page import SECTIONS
@@ -69,6 +69,19 @@ def test_examples_of_the_families_run(page: str) -> None:
     assert scope["fair"].after_[gap] < 0.3 * scope["fair"].before_[gap]
     for name, tensor in scope["module"].state_dict().items():
         assert torch.equal(tensor, before[name])
+
+
+def test_another_edit_than_the_rules_can_be_taken_as_the_page_says() -> None:
+    data, model = problem(), fitted()
+    fair = data.fit(FairIJ(model, search=QUICK, damping=(1e-2, 1e-1), weight_decay=1e-2))
+    (block,) = (block for block in blocks("choosing.md") if "pareto" in block.text)
+    scope: dict[str, Any] = {"fair": fair, "model": model}
+    exec(block.text, scope)
+    row, other = scope["row"], scope["other"].set_params(weight_decay=1e-2)
+    data.fit(other)
+    taken = other.candidates_.iloc[other.chosen_]
+    assert (taken["k"], taken["scale"], taken["damping"]) == tuple(row[["k", "scale", "damping"]])
+    assert taken["gap"] == pytest.approx(row["gap"], abs=0.02)
 
 
 @pytest.mark.parametrize(

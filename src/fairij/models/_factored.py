@@ -63,9 +63,11 @@ class Layer:
 
     def row_squares(self) -> Tensor:
         """The squares of every row's Jacobian, summed, (n,); over several places an upper bound."""
-        n = len(self.slopes)
-        inputs = self.inputs.square().sum(-1).view(n, -1).sum(1) if self.weight is not None else 0
-        return self.slopes.square().flatten(1).sum(1) * (inputs + (self.bias is not None))
+        by_bias = self.slopes.flatten(1).norm(dim=1).square()
+        if self.weight is None:
+            return by_bias
+        inputs = self.inputs.view(len(self.slopes), -1).norm(dim=1).square()
+        return by_bias * (inputs + (self.bias is not None))
 
     def rows(self) -> dict[int, Tensor]:
         """The Jacobian of every row by parameter, each (n, C, size)."""

@@ -9,7 +9,7 @@ import torch
 from fairij.curvature import Curvature
 from fairij.objective import blocks
 
-ALIKE = 0.3  # of the mean share is given to every row, so that none is out of reach
+ALIKE = 0.1  # of the mean share is given to every row, so that none is out of reach
 
 
 def sampled(curvature: Curvature, rows: int, *, seed: int = 0) -> Curvature | None:

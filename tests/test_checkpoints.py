@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from biased import fair, fitted, problem
-from fairij import FairIJ, Grid, Neumann, checkpoints
+from fairij import FairIJ, Grid, Neumann, SharedConjugateGradient, checkpoints
 from fairij.checkpoints import Journal
 from fairij.errors import CheckpointError, FairIJError
 from fairij.losses import BinaryCrossEntropy
@@ -100,6 +100,14 @@ def test_a_finished_run_makes_no_pass_again(
 
     monkeypatch.setattr(checkpoints, "write_sealed", never)
     same(DATA.fit(fair(**SETTINGS, checkpoint=tmp_path)), first)
+
+
+def test_a_solver_that_several_fits_share_goes_on_whatever_came_before(tmp_path: Path) -> None:
+    solver = SharedConjugateGradient(sample_rows=5)
+    first = DATA.fit(fair(**SETTINGS, solver=solver, checkpoint=tmp_path))
+    same(DATA.fit(fair(**SETTINGS, solver=solver, checkpoint=tmp_path)), first)
+    DATA.fit(fair(**SETTINGS, solver=solver))  # which leaves something to share
+    same(DATA.fit(fair(**SETTINGS, solver=solver, checkpoint=tmp_path)), first)
 
 
 def test_passes_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairij import AllPositive, Exact, Grid, Sequential
+from fairij import AllPositive, Exact, Grid, Sequential, judging
 from fairij.curvature import GGN
 from fairij.errors import InvalidInputError
 from fairij.fairness import encode_groups
@@ -170,7 +170,11 @@ def plain_judgement(
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_candidates_are_counted_as_audits_are(n_classes: int) -> None:
+@pytest.mark.parametrize("at_once", [1, 100, 2**20])
+def test_candidates_are_counted_as_audits_are(
+    n_classes: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "AT_ONCE", at_once)
     rng = np.random.default_rng(0)
     y, s = rng.integers(n_classes, size=90), rng.choice(list("abc"), size=90)
     groups, finite = encode_groups(s), np.array([True, False, True])

@@ -132,7 +132,8 @@ class Mitigation:
 
         def inverse_at(moved: Tensor) -> Inverse:
             there = make_curvature(self.settings.curvature, self.objective.moved(moved))
-            return self.settings.solver.prepare(there, inverse.damping)
+            solver = getattr(self.settings.solver, "unshared", self.settings.solver)
+            return solver.prepare(there, inverse.damping)
 
         return Scene(
             self.objective,

@@ -207,6 +207,7 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         journal = None if self.checkpoint is None else Journal.open(self.checkpoint, facts())
         if journal is not None:
             editable = JournaledEditable(editable, journal)
+            choices["solver"] = copy.deepcopy(choices["solver"])  # one that knows of no other fit
         seconds: dict[str, float] = {}
         rows = meanwhile(partial(data_fingerprint, X, y), X)
         with timed(seconds, "linearize"):

@@ -25,6 +25,16 @@ class Reader(nn.Module):
         return self.top(torch.tanh(self.below(x)).amax(1))
 
 
+class Cut(Reader):
+    """Reads some of the columns, which do not lie side by side."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x[..., :4])
+
+
 def network(*, outputs: int = 1) -> nn.Module:
     return nn.Sequential(
         nn.Linear(4, 6), nn.SELU(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, outputs)
@@ -37,6 +47,8 @@ FACTORED = {
     "head": (lambda: network(), "4", (4,)),
     "biases": (lambda: network(outputs=3), "*.bias", (4,)),
     "weights": (lambda: network(), "*.weight", (4,)),
+    "sequence, biases": (lambda: Reader(1), "below.bias", (3, 4)),
+    "sequence, cut": (lambda: Cut(), "all", (3, 6)),
     "sequence": (lambda: Reader(1), "all", (3, 4)),
     "sequence with classes": (lambda: Reader(2), "all", (3, 4)),
 }
@@ -57,6 +69,13 @@ def test_products_equal_the_dense_jacobian(name: str, memory_limit: int) -> None
     assert torch.allclose(linear.jvp(r).view(23, -1), J @ r, atol=1e-12)
     expected = torch.einsum("ncd,nc->d", J, u.view(23, -1))
     assert torch.allclose(linear.vjp(u), expected, atol=1e-12)
+    squares, exact = linear.row_squares(), J.square().sum((1, 2))
+    if memory_limit == 0:
+        assert squares is None
+    elif len(width) == 1:
+        assert torch.allclose(squares, exact)
+    else:  # a bound
+        assert bool((squares >= exact - 1e-12).all())
     index = torch.tensor([20, 3, 3])
     assert torch.allclose(linear.rows(index), J[index], atol=1e-12)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,18 +127,26 @@ def test_few_rows_an_indefinite_curvature_and_several_processes_have_no_guide(
     assert solver.prepare(make_curvature("ggn", objective), DAMPING)._guide is None
 
 
-def test_a_guide_that_shows_nothing_new_is_left() -> None:
+def test_a_guide_that_shows_nothing_new_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sample's answer lies in what is spanned already: the residual is taken instead."""
-    case = make_case("logistic", n=400)
+    case = stretched(4000)
     operator = make_curvature("ggn", case.objective())
-    inverse = ConjugateGradient(tolerance=1e-8, sample_rows=50).prepare(operator, DAMPING)
+    inverse = ConjugateGradient(tolerance=1e-1, sample_rows=500).prepare(operator, DAMPING)
     b = right_hand_sides(case, 2)
     inverse.solve(b[:, 0])
     known = inverse.directions.used()[0][0]
     assert inverse._guide is not None
-    inverse._guide.solve = lambda b: type("Known", (), {"x": known})()  # type: ignore[method-assign, assignment]
+    asked = []
+
+    def answer(b: torch.Tensor) -> Any:
+        asked.append(b)
+        return SimpleNamespace(x=known)
+
+    monkeypatch.setattr(inverse._guide, "solve", answer)
+    found = inverse.solve(b[:, 1], tolerance=1e-4)
+    assert len(asked) == found.steps > 0
     expected = torch.linalg.solve(shifted(case.ggn()), b[:, 1])
-    assert torch.allclose(inverse.solve(b[:, 1]).x, expected, rtol=1e-5, atol=1e-6)
+    assert float((found.x - expected).norm() / expected.norm()) < 1e-2
 
 
 def test_a_sample_must_have_rows() -> None:

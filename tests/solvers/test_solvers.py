@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairij.curvature import make_curvature
+from fairij import FairIJ, Grid
+from fairij.curvature import GGN, make_curvature
 from fairij.errors import InvalidInputError, NegativeCurvatureError, NotConvergedError
+from fairij.losses import get_loss
 from fairij.solvers import (
     SOLVERS,
     ConjugateGradient,
@@ -317,6 +320,48 @@ def test_one_solver_serves_several_fits_of_the_same_model(case: Case) -> None:
     assert solver.prepare(make_curvature("ggn", lighter), DAMPING).products == 0
     other = dataclasses.replace(o, theta=o.theta + 1)
     assert solver.prepare(make_curvature("ggn", other), DAMPING).products == 0
+    paid(DAMPING)
+    squared = o.loss is get_loss("squared_error")
+    loss = get_loss("binary_cross_entropy" if squared else "squared_error")
+    unlike = make_curvature("ggn", dataclasses.replace(o, loss=loss))
+    assert solver.prepare(unlike, DAMPING).products == 0
+    # nor of rows that have the same outputs by another Jacobian
+    paid(DAMPING)
+    model = o.model
+
+    class Turned:
+        outputs = model.outputs
+        jvp, sandwich = model.jvp, model.sandwich
+
+        def vjp(self, weights: Tensor) -> Tensor:
+            return 2 * model.vjp(weights)
+
+    turned = dataclasses.replace(o, model=Turned())
+    assert solver.prepare(make_curvature("ggn", turned), DAMPING).products == 0
+
+
+@pytest.mark.filterwarnings("ignore::fairij.errors.FairIJWarning")
+@pytest.mark.parametrize("search", ["path", "reweight", Grid(points=3)], ids=str)
+def test_the_second_of_two_like_fits_takes_fewer_products(
+    search: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, made = make_case("mlp", n=200), [0]
+    product = GGN.product
+
+    def counted(self: GGN, v: Tensor) -> Tensor:
+        made[0] += 1
+        return product(self, v)
+
+    monkeypatch.setattr(GGN, "product", counted)
+    solver, groups = SharedConjugateGradient(), (case.X[:, 0] > 0).numpy()
+    products = []
+    for _ in range(2):
+        made[0] = 0
+        FairIJ(case.module, solver=solver, search=search, verbose=False).fit(
+            case.X, case.y, X_val=case.X, y_val=case.y, sensitive_features_val=groups
+        )
+        products.append(made[0])
+    assert products[1] < products[0]
 
 
 def test_a_copy_of_a_shared_solver_has_its_settings_and_no_memory() -> None:

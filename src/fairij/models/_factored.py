@@ -63,11 +63,12 @@ class Layer:
 
     def row_squares(self) -> Tensor:
         """The squares of every row's Jacobian, summed, (n,); over several places an upper bound."""
-        by_bias = self.slopes.flatten(1).norm(dim=1).square()
+        n, places = len(self.slopes), len(self.inputs) // len(self.slopes)
+        slopes = self.slopes.flatten(1).norm(dim=1).square()
+        by_bias = 0 if self.bias is None else places
         if self.weight is None:
-            return by_bias
-        inputs = self.inputs.view(len(self.slopes), -1).norm(dim=1).square()
-        return by_bias * (inputs + (self.bias is not None))
+            return slopes * by_bias
+        return slopes * (self.inputs.reshape(n, -1).norm(dim=1).square() + by_bias)
 
     def rows(self) -> dict[int, Tensor]:
         """The Jacobian of every row by parameter, each (n, C, size)."""

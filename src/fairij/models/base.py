@@ -33,7 +33,10 @@ class Linearization(Protocol):
         ...
 
     def jvp(self, direction: Tensor) -> Tensor:
-        """``J r``, shaped like the outputs; ``direction`` is ``(D,)``."""
+        """``J r``, shaped like the outputs; ``direction`` is ``(D,)``.
+
+        A new tensor each time: whoever asked may overwrite it.
+        """
         ...
 
     def vjp(self, weights: Tensor) -> Tensor:

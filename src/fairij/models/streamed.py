@@ -188,8 +188,8 @@ class StreamedLinearization:
         part = self._linearized(self._source.take(index))
         return part.rows(torch.arange(len(index), device=index.device))
 
-    def restrict(self, index: Tensor, *, keep: bool = True) -> Linearization:
-        return self._linearized(self._source.take(index), keep=True)
+    def restrict(self, index: Tensor, *, keep: bool = False) -> Linearization:
+        return self._linearized(self._source.take(index), keep=True)  # they are few, and read once
 
     def moved(self, by: Tensor) -> StreamedLinearization:
         total = by if self._by is None else self._by + by

@@ -34,12 +34,14 @@ class ConjugateGradient:
     ----------
     tolerance : stop when ``|b - A x| <= tolerance |b|`` for every right-hand side
     max_steps : products allowed in one call of ``solve``
-    memory_limit : bytes of directions that may be kept; the oldest make room
+    memory_limit : bytes of directions that may be kept, and half as many of those of a sample; the
+        oldest make room
     on_failure : "raise", or "return" what was reached
     sample_rows : of a training set at least eight times as large, about so many rows are sampled,
-        on which each new direction is first solved for (loosely, and cheaply): fewer products with
-        all rows for the same tolerance. 0: none, as for one row after the other of several
-        processes and for the full Hessian
+        on which each new direction is first solved for, loosely. Fewer products with all rows
+        where plain conjugate gradients take many (little damping, a small tolerance); none saved
+        where they take few. In float32 for tolerances down to 1e-4. 0: no sample; none is drawn
+        either on several processes or for the full Hessian
     """
 
     tolerance: float = 3e-3
@@ -116,7 +118,7 @@ class Directions:
         if len(P) == 0:
             return other
         AP = AP + by * P
-        gram = (P.double() @ AP.double().T).double()
+        gram = P.double() @ AP.double().T
         factor, failed = torch.linalg.cholesky_ex((gram + gram.T) / 2)
         if int(failed) == 0:
             solve = torch.linalg.solve_triangular

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,48 +12,66 @@ from fairij.curvature import Curvature
 from fairij.solvers.base import check_damping
 from fairij.solvers.conjugate_gradient import ConjugateGradient, ConjugateInverse, Directions
 
-Key = tuple[str, tuple[Tensor, ...]]
-
 
 @dataclass(frozen=True)
 class SharedConjugateGradient(ConjugateGradient):
     """Conjugate gradients for several fits of the same model to the same rows.
 
-    The curvature depends on neither constraint nor selection, so what one fit has paid for serves
-    the next: give one such solver to all of them. A model with other parameters, outputs, labels
-    or weights begins anew. The directions stay in memory as long as the solver does.
+    The curvature depends on neither constraint nor selection, so what one fit has paid for at its
+    first damping serves the next: give one such solver to all of them. A model, rows, labels,
+    weights or a loss that differ begin anew. The directions stay in memory as long as the solver
+    does; a fit with a checkpoint, which has to be the same whatever came before, shares none.
     """
 
-    _known: list[tuple[Key, float, Directions]] = field(
-        default_factory=list, init=False, repr=False, compare=False
+    _known: dict[str, tuple[Key, float, Directions]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
     )
 
     def prepare(self, curvature: Curvature, damping: float) -> ConjugateInverse:
-        key, directions = _key(curvature), None
-        for known, at, found in self._known:
-            if _same(known, key):
-                directions = found.with_damping(check_damping(damping) - at)
-        self._known.clear()
-        inverse = super().prepare(curvature, damping)
-        if directions is not None:
-            inverse.directions = directions
-        self._known.append((key, inverse.damping, inverse.directions))
+        inverse, key = super().prepare(curvature, damping), Key.of(curvature)
+        if self._known:
+            known, at, directions = self._known["latest"]
+            if known.fits(key):
+                inverse.directions = directions.with_damping(check_damping(damping) - at)
+        self._known["latest"] = (key, inverse.damping, inverse.directions)
         return inverse
 
-    def __reduce__(self) -> tuple[type, tuple[float | str, ...]]:
-        """A copy has the settings and knows nothing yet."""
+    @property
+    def unshared(self) -> ConjugateGradient:
+        """The same settings for a curvature that will not be met again."""
+        return ConjugateGradient(*self._settings)
+
+    @property
+    def _settings(self) -> tuple[Any, ...]:
         settings = self.tolerance, self.max_steps, self.memory_limit, self.on_failure
-        return type(self), (*settings, self.sample_rows)
+        return (*settings, self.sample_rows)
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        """A copy has the settings and knows nothing yet."""
+        return type(self), self._settings
 
 
-def _key(curvature: Curvature) -> Key:
-    """What a curvature is known by: a model that has these outputs is taken for the same one."""
-    o = curvature.objective
-    return curvature.name, (o.theta, o.model.outputs, o.y, o.weights, o.l2)
+@dataclass(frozen=True)
+class Key:
+    """What a curvature is known by: its kind, its loss, and numbers that the rows leave no choice.
 
+    Of the Jacobian that is one ``J^T u`` with random ``u``.
+    """
 
-def _same(first: Key, second: Key) -> bool:
-    return first[0] == second[0] and all(
-        a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
-        for a, b in zip(first[1], second[1], strict=True)
-    )
+    kind: str
+    loss: Any
+    numbers: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, curvature: Curvature) -> Key:
+        o = curvature.objective
+        z = o.model.outputs
+        draws = torch.randn(z.shape, generator=torch.Generator().manual_seed(0), device="cpu")
+        numbers = (o.theta, z, o.y, o.weights, o.l2, o.model.vjp(draws.to(z)))
+        return cls(curvature.name, o.loss, numbers)
+
+    def fits(self, other: Key) -> bool:
+        return (self.kind, self.loss) == (other.kind, other.loss) and all(
+            a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
+            for a, b in zip(self.numbers, other.numbers, strict=True)
+        )

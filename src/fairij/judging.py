@@ -110,7 +110,9 @@ class Judge:
             for name, value in values.items()
         }
 
-    def _table(self, z: Tensor, finite: NDArray[np.bool_], screened: bool) -> NDArray[np.float64]:
+    def _table(
+        self, z: Tensor, finite: NDArray[np.bool_], screened: bool = False
+    ) -> NDArray[np.float64]:
         """Confusion counts ``(S, G, C, C)``, counted where the outputs are."""
         predicted = self.loss.predict(z)
         if self.recorded is not None:

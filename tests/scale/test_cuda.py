@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from fairij import FairIJ, Grid
+from biased import fair, fitted, problem
+from fairij import ConjugateGradient, FairIJ, Grid, SharedConjugateGradient
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
@@ -92,6 +93,16 @@ def test_the_jacobians_of_trigger_tokens_are_made_in_smaller_batches_where_memor
     r = torch.randn(len(TriggerEditable(model).theta), device="cuda")
     torch.testing.assert_close(found.outputs, expected.outputs, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(found.jvp(r), expected.jvp(r), rtol=1e-3, atol=1e-2)
+
+
+def test_a_sample_and_shared_directions_give_what_plain_ones_give() -> None:
+    data = problem()
+    model = fitted(dtype=torch.float32).cuda()
+    plain = data.fit(fair(model, solver=ConjugateGradient(tolerance=1e-4))).influence_
+    solver = SharedConjugateGradient(tolerance=1e-4, sample_rows=25)
+    for _ in range(2):
+        found = data.fit(fair(model, solver=solver)).influence_
+        np.testing.assert_allclose(found, plain, rtol=1e-2, atol=1e-3 * np.abs(plain).max())
 
 
 def test_one_process_that_talks_by_nccl_gives_what_one_alone_gives() -> None:

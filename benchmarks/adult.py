@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from fairij import AccuracyBudget, FairIJ, LowestGap, __version__, audit
+from fairij._version import code_hash
 from fairij.datasets import Split, Splits, adult_splits
 from fairij.training import train_mlp
 
@@ -126,7 +127,12 @@ def main() -> None:
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(WORKERS, mp_context=spawn, initializer=_one_thread) as pool:
         records = [record for found in pool.map(trial, SEEDS) for record in found]
-    result = {"version": __version__, "seeds": list(SEEDS), "test": summary(records)}
+    result = {
+        "version": __version__,
+        "code": code_hash(),
+        "seeds": list(SEEDS),
+        "test": summary(records),
+    }
     result["records"] = records
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
     for method, row in result["test"].items():

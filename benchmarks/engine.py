@@ -18,6 +18,7 @@ from benchmarks.peer_runs import run_method
 from benchmarks.peers.fairij import METHODS
 from benchmarks.problem import make, reference
 from fairij import __version__
+from fairij._version import code_hash
 
 RESULTS = Path(__file__).parent / "results" / "engine.json"
 YARDSTICK, OURS = "curvlinops GGN CG", "fairij GGN CG"
@@ -39,6 +40,7 @@ def run() -> dict[str, Any]:
     seconds = {row["name"]: row["seconds"] for row in rows}
     return {
         "version": __version__,
+        "code": code_hash(),
         "machine": f"{platform.machine()}, one thread, torch {torch.__version__}",
         "problem": {"train": len(problem.X), "validation": len(problem.X_validation)},
         "rows": rows,

@@ -23,6 +23,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
 from fairij import FairIJ, __version__
+from fairij._version import code_hash
 from fairij.datasets import Split, adult_splits
 
 RESULTS = Path(__file__).parent / "results" / "trees.json"
@@ -140,6 +141,7 @@ def main() -> None:
         rows += [compare(name, large, validation, 1) for name in given.models]
     result = {
         "version": __version__,
+        "code": code_hash(),
         "machine": f"{platform.machine()}, one thread, torch {torch.__version__}",
         "data": __doc__.split("\n\n")[1].replace("\n", " "),
         "rows": rows,

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+from fairij._version import code_hash
 from fairij.errors import InvalidInputError
 from fairij.studies.driver import Study, StudyError, Unit, load_records, run_study
 from fairij.studies.records import append_unit, cut_torn_end, read_records, sole_writer
@@ -68,6 +69,7 @@ def test_every_unit_is_recorded_once_with_its_key_and_seconds(
     )
     assert sorted(frame["value"]) == sorted(n + p for n in range(4) for p in range(3))
     assert set(frame["threads"]) == {1}
+    assert set(frame["code"]) == {code_hash()}
     assert {"study", "version", "number", "method", "seconds", "unit_cpu_seconds"} <= set(frame)
     assert heard[0] == ("sums", 0, 4)
     assert heard[-1] == ("sums", 4, 4)
@@ -191,3 +193,17 @@ def test_records_of_other_data_are_not_gone_on_from(tmp_path: Path) -> None:
 
 def of_data(source: str) -> list[dict[str, object]]:
     return [{"value": 1.0, "data_source": source}]
+
+
+def test_the_code_of_a_record_is_known_by_all_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fairij._version as version
+
+    found = set()
+    monkeypatch.setattr(version, "__file__", str(tmp_path / "_version.py"))
+    for name, text in (("a.py", "1"), ("inner/b.py", "1"), ("inner/b.py", "2"), ("c.txt", "3")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+        found.add(code_hash.__wrapped__())
+    assert len(found) == 3  # a text beside the code is none of it

@@ -22,7 +22,7 @@ import pandas as pd
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fairij._version import __version__
+from fairij._version import __version__, code_hash
 from fairij.errors import FairIJError, InvalidInputError
 from fairij.inputs import whole_number
 from fairij.progress import silent
@@ -113,6 +113,7 @@ def run_study(
     progress : hears ``(study, cost done, cost of all)`` after each unit
     """
     whole_number("processes", processes, 1)
+    code_hash()  # of what was loaded, whatever is written meanwhile
     folder = Path(folder)
     results = folder / RESULTS
     units = [unit for unit in study.units(quick) if only is None or only(unit)]
@@ -168,6 +169,7 @@ def _full_records(study: Study, unit: Unit, done: Done, quick: bool) -> list[dic
             "study": study.name,
             "quick": quick,
             "version": __version__,
+            "code": code_hash(),
             **unit.key,
             "seconds": done.seconds,  # the unit's, unless the record says its own
             **record,

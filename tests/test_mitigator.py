@@ -35,7 +35,7 @@ from fairij import (
     Woodbury,
 )
 from fairij.losses import SquaredError, get_loss
-from fairij.task import halves
+from fairij.task import FOLDS, parted
 from reference import Case
 
 DAMPING = 1e-2
@@ -406,23 +406,29 @@ def test_auto_damping_is_a_hundredth_of_the_largest_eigenvalue(data: Problem) ->
 # --- which rows the choice is made on ---------------------------------------------------------
 
 
+@pytest.mark.parametrize("parts", [2, 5])
 @pytest.mark.parametrize("seed", range(5))
-def test_halves_split_every_group_and_every_cell(seed: int) -> None:
+def test_parts_have_a_like_share_of_every_group_and_every_cell(seed: int, parts: int) -> None:
     rng = np.random.default_rng(seed)
     groups, labels = rng.integers(0, 3, 41), rng.integers(0, 2, 41)
-    half = halves(groups * 2 + labels, seed)
-    for group in range(3):
-        assert abs(half[groups == group].sum() * 2 - (groups == group).sum()) <= 1
-        for label in range(2):
-            cell = (groups == group) & (labels == label)
-            assert abs(half[cell].sum() * 2 - cell.sum()) <= 1
-    assert (half == halves(groups * 2 + labels, seed)).all()
-    assert (half != halves(groups * 2 + labels, seed + 1)).any()
+    part = parted(groups * 2 + labels, parts, seed)
+    some = [groups == group for group in range(3)]
+    some += [member & (labels == label) for member in some for label in range(2)]
+    for rows in some:
+        sizes = np.bincount(part[rows], minlength=parts)
+        assert sizes.max() - sizes.min() <= 1
+        assert len(sizes) == parts
+    assert (part == parted(groups * 2 + labels, parts, seed)).all()
+    assert (part != parted(groups * 2 + labels, parts, seed + 1)).any()
+
+
+def fold_of(data: Problem, parts: int, seed: int) -> np.ndarray:
+    return parted((data.sex_val == "m") * 2 + data.y_val, parts, seed)
 
 
 def halved(data: Problem, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    half = halves((data.sex_val == "m") * 2 + data.y_val, seed)
-    return np.flatnonzero(half), np.flatnonzero(~half)
+    second = fold_of(data, 2, seed) == 1
+    return np.flatnonzero(~second), np.flatnonzero(second)
 
 
 @pytest.mark.filterwarnings("ignore::fairij.errors.SmallGroupWarning")
@@ -468,35 +474,56 @@ def test_split_scores_on_one_half_and_judges_on_the_other(data: Problem) -> None
 @pytest.mark.parametrize(
     ("search", "largest"), [(QUICK, 100), ("grid", 100), (AllPositive(), 100), (Sequential(7), 7)]
 )
-def test_cross_fit_averages_both_ways(data: Problem, search: Any, largest: int) -> None:
+def test_cross_fit_counts_all_rows_each_by_an_edit_that_did_not_see_it(
+    data: Problem, search: Any, largest: int
+) -> None:
     double = copy.deepcopy(fitted()).double()
     settings = {"solver": "exact", "search": search}
     model = data.fit(fair(double, validation="cross_fit", random_state=3, **settings))
-    first, second = halved(data, 3)
+    fold = fold_of(data, FOLDS, 3)
     case, inverse = dense("binary"), dense_inverse("binary")
     X_val = torch.tensor(data.X_val).double()
     pulls = case.w[:, None] * case.gradients()
     table = model.candidates_
     assert table["k"].max() >= largest  # the folds rank apart, and still share candidates
     for row in table.sample(min(len(table), 8), random_state=0).itertuples():
-        gaps = []
-        for seen, judged in ((first, second), (second, first)):
-            half = Problem(*[None] * 4, data.X_val[seen], data.y_val[seen], None, None)
-            scores = dense_scores(case, inverse, half, "demographic_parity", data.sex_val[seen])
+        hard = np.empty(len(fold), dtype=bool)
+        for f in range(FOLDS):
+            seen = fold != f
+            part = Problem(*[None] * 4, data.X_val[seen], data.y_val[seen], None, None)
+            scores = dense_scores(case, inverse, part, "demographic_parity", data.sex_val[seen])
             top = np.argsort(-scores, kind="stable")[: row.k].copy()
             moved = case.theta + row.scale * inverse @ pulls[top].sum(0)
-            hard = (case.outputs(moved, X_val[judged]) > 0).numpy()
-            gaps.append(
-                fairlearn_metrics.demographic_parity_difference(
-                    data.y_val[judged], hard, sensitive_features=data.sex_val[judged]
-                )
-            )
-        assert row.gap == pytest.approx(np.mean(gaps), abs=1e-12)
+            hard[~seen] = (case.outputs(moved, X_val[~seen]) > 0).numpy()
+        expected = fairlearn_metrics.demographic_parity_difference(
+            data.y_val, hard, sensitive_features=data.sex_val
+        )
+        assert row.gap == pytest.approx(expected, abs=1e-12)
+        assert row.accuracy == pytest.approx((hard == data.y_val).mean(), abs=1e-12)
+        of_men = hard[data.sex_val == "m"].mean()
+        assert model.candidates_["selection_rate[m]"][row.Index] == pytest.approx(of_men)
     # the edit itself is by the gradient on all rows, and the audit is of all rows
     everything = data.fit(fair(double, solver="exact"))
     np.testing.assert_allclose(model.influence_, everything.influence_, rtol=1e-9)
     assert model.after_.by_group["count"].sum() == len(data.y_val)
     assert model.edit_.settings["k"] == len(model.dropped_)
+
+
+@pytest.mark.filterwarnings("ignore::fairij.errors.SmallGroupWarning")
+def test_cross_fit_of_ones_own_constraint_is_the_mean_over_two_halves(data: Problem) -> None:
+    def mean_score(outputs: Tensor, y: Tensor, groups: Tensor) -> Tensor:
+        return (outputs[groups == 1].mean() - outputs[groups == 0].mean()).abs()
+
+    double = copy.deepcopy(fitted()).double()
+    settings = {"solver": "exact", "constraints": mean_score, "random_state": 3}
+    model = data.fit(fair(double, validation="cross_fit", **settings))
+    first, second = halved(data, 3)
+    with torch.no_grad():
+        outputs = double(torch.tensor(data.X_val).double()).squeeze(-1)
+    y, groups = torch.tensor(data.y_val), torch.tensor((data.sex_val == "m").astype(int))
+    gaps = [float(mean_score(outputs[i], y[i], groups[i])) for i in (first, second)]
+    assert model.candidates_["gap"][0] == pytest.approx(np.mean(gaps))
+    assert model.candidates_["gap"].min() < np.mean(gaps)
 
 
 def test_validation_rows_split_off_the_training_rows() -> None:

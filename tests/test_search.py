@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -19,7 +20,7 @@ from fairij.errors import InvalidInputError
 from fairij.fairness import encode_groups
 from fairij.fairness.constraints import Constraint, get_constraint
 from fairij.fairness.counts import confusion_counts
-from fairij.judging import Judge, candidates
+from fairij.judging import Candidates, Counts, Judge, candidates, together
 from fairij.losses import get_loss
 from fairij.models import adapt
 from fairij.scene import Scene
@@ -205,6 +206,29 @@ def test_what_was_screened_is_forgotten_and_what_was_run_is_kept() -> None:
     labels = judge.labels()
     assert labels is not None
     assert labels.tolist() == [[0, 1]]
+
+
+def test_an_edit_that_blows_up_on_one_fold_is_no_candidate() -> None:
+    """Folds are counted together; what only one of them proposed is left out."""
+    judge = Judge(
+        SimpleNamespace(), torch.tensor([0.0, 1.0]), encode_groups(["a", "b"]),
+        get_loss("binary_cross_entropy"), get_constraint("demographic_parity"), 2, counted=[],
+    )  # fmt: skip
+    apart, alike = np.zeros((2, 1, 2, 2, 2))  # group, truth, prediction
+    apart[0, 0, 0, 0] = apart[0, 1, 1, 1] = 1  # b is selected, a is not
+    alike[0, 0, 0, 1] = alike[0, 1, 1, 1] = 1
+
+    def fold(ks: list[int], tables: list[np.ndarray], finite: list[bool]) -> Candidates:
+        table = pd.DataFrame({"damping": 0.1, "k": ks, "scale": 1.0, "gap": 9.0})
+        return Candidates(table, Counts(np.concatenate(tables), np.array(finite)), {}, {})
+
+    first = fold([0, 10, 20], [apart, alike, alike], [True, True, True])
+    second = fold([0, 20, 10, 30], [apart, alike, apart, alike], [True, False, True, True])
+    found = together([first, second], judge)
+    assert found["k"].tolist() == [0, 10, 20]
+    assert found["gap"].tolist() == [1.0, 0.5, np.inf]
+    assert found["accuracy"].tolist() == [1.0, 0.75, 0.0]
+    assert found["selection_rate[a]"].tolist()[:2] == [0.0, 0.5]
 
 
 def judge_for(case: Case, constraint: str | Constraint, groups: np.ndarray) -> Judge:

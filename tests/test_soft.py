@@ -22,6 +22,7 @@ from fairij.losses import get_loss
 from fairij.models import adapt
 from fairij.scene import Proposal, Scene
 from fairij.soft import cheapest_fall
+from fairij.task import FOLDS
 from reference import CASES, make_case
 
 RATES = ("demographic_parity", "equal_opportunity", "equalized_odds", "equalized_odds_balanced")
@@ -73,13 +74,15 @@ def test_a_path_of_a_linear_model_closes_a_linear_gap_step_by_step() -> None:
     fair = FairIJ(
         model,
         constraints="mean_prediction",
-        search=Path(steps=5, beyond=0, tolerance=1e-12),
+        search=Path(steps=5, beyond=0, past=0.4, tolerance=1e-12),
         verbose=False,
     ).fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=s)
     table = fair.candidates_
     whole = table["gap"][0]
-    assert table["scale"].tolist() == [1.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    np.testing.assert_allclose(table["gap"][1:], whole * (1 - table["scale"][1:]), atol=1e-6)
+    assert table["scale"].tolist() == [1.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4]
+    # what goes past zero opens the gap the other way
+    left = (1 - table["scale"][1:]).abs()
+    np.testing.assert_allclose(table["gap"][1:], whole * left, atol=1e-6)
 
 
 def test_the_end_of_the_path_is_the_least_change_by_the_curvature() -> None:
@@ -88,7 +91,7 @@ def test_the_end_of_the_path_is_the_least_change_by_the_curvature() -> None:
         model,
         constraints="mean_prediction",
         solver="exact",
-        search=Path(steps=4, beyond=0),
+        search=Path(steps=4, beyond=0, past=0),
         damping=0.1,
         verbose=False,
     ).fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=s)
@@ -286,6 +289,7 @@ def test_both_parts_of_the_odds_fall_along_a_path() -> None:
         (lambda: Path(refresh=0), "got 20 and 0"),
         (lambda: Path(steps=2.5), "got 2.5 and 5"),
         (lambda: Path(beyond=-1), "`beyond` must be a share"),
+        (lambda: Path(past=-0.5), "`past` must be a share of `steps` of at least 0, got -0.5"),
         (lambda: Reweight(scales=()), "`scales` must be one or more positive"),
         (lambda: Reweight(scales=(0.0,)), "`scales` must be one or more positive"),
     ],
@@ -342,7 +346,7 @@ def test_a_path_does_not_go_row_by_row() -> None:
 
 
 class Fickle:
-    """A search that proposes an edit to each half of the rows, and none to all of them."""
+    """A search that proposes an edit to each fold of the rows, and none to all of them."""
 
     name: ClassVar[str] = "fickle"
     drops: ClassVar[bool] = False
@@ -356,7 +360,7 @@ class Fickle:
 
     def propose(self, scene: Scene) -> Iterator[Proposal]:
         self.asked += 1
-        if self.asked <= 2:
+        if self.asked <= FOLDS:
             yield from Reweight(scales=(1.0,)).propose(scene)
 
 
@@ -368,7 +372,7 @@ def test_an_edit_that_all_rows_together_cannot_make_is_named() -> None:
     assert torch.equal(adapt(fair.estimator_).theta, adapt(module).theta)
 
 
-def test_a_scale_given_twice_is_not_lost_between_the_halves() -> None:
+def test_a_scale_given_twice_is_not_lost_between_the_folds() -> None:
     module, data = network()
     search = Reweight(scales=(0.5, 1.0, 1.0))
     fair = fit(module, data, search=search, validation="cross_fit")

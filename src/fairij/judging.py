@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,35 @@ Moves = dict[tuple[int, float], Tensor]  # by k and scale
 
 
 @dataclass(frozen=True)
+class Counts:
+    """Confusion counts ``(S, G, C, C)`` of S edits, and which of them had finite outputs."""
+
+    table: NDArray[np.float64]
+    finite: NDArray[np.bool_]
+
+    @staticmethod
+    def joined(parts: Sequence[Counts]) -> Counts:
+        return Counts(
+            np.concatenate([part.table for part in parts]),
+            np.concatenate([part.finite for part in parts]),
+        )
+
+    @staticmethod
+    def pooled(parts: Sequence[Counts]) -> Counts:
+        """The same edits on the rows of all parts together."""
+        tables, finite = [p.table for p in parts], [p.finite for p in parts]
+        return Counts(np.sum(tables, axis=0), np.all(finite, axis=0))
+
+    def __getitem__(self, index: NDArray[np.int64]) -> Counts:
+        return Counts(self.table[index], self.finite[index])
+
+
+@dataclass(frozen=True)
 class Candidates:
     """All candidates of a search, judged."""
 
     table: pd.DataFrame
+    counts: Counts | None  # of each row of the table, where they are what it was made of
     moves: Moves  # the changes of the parameters, where they are solved for good
     screened: dict[int, Tensor]  # the directions of those that were only screened, by k
 
@@ -47,6 +73,7 @@ class Judge:
     n_classes: int
     # where asked for, the labels (S, N) of all edits, in bytes; and whether these were screened
     recorded: list[tuple[Tensor, bool]] | None = None
+    counted: list[Counts] | None = None  # where asked for, those of all edits
 
     @property
     def screens(self) -> bool:
@@ -86,18 +113,31 @@ class Judge:
         finite = torch.isfinite(z).flatten(1).all(1).cpu().numpy()
         if not finite.all():
             z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that blew up gets no value from these
-        table = self._table(z, finite, screened) if self.loss.is_classification else None
-        gap = self.constraint.gap(z, self.y, self.groups, table)
-        result = {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)}
-        if table is not None:
-            result["accuracy"] = np.where(finite, counts.accuracy(table), 0.0)
-            result["balanced_accuracy"] = np.where(finite, counts.balanced_accuracy(table), 0.0)
-            rates = counts.rates_by_name(table)
-        else:
-            error = ((z - self.y) ** 2).mean(-1).double() / self.y.var(correction=0).double()
-            result["r2"] = np.where(finite, 1 - error.cpu().numpy(), -np.inf)
-            rates = self._means(z)
-        return result | {
+        if self.loss.is_classification:
+            table = self._table(z, finite, screened)
+            counted = Counts(table, finite)
+            if self.counted is not None:
+                self.counted.append(counted)
+            return self.measures(counted, self.constraint.gap(z, self.y, self.groups, table))
+        gap = self.constraint.gap(z, self.y, self.groups, None)
+        error = ((z - self.y) ** 2).mean(-1).double() / self.y.var(correction=0).double()
+        performance = {"r2": np.where(finite, 1 - error.cpu().numpy(), -np.inf)}
+        return _gaps(gap, finite) | performance | self._by_group(self._means(z), finite)
+
+    def measures(self, counted: Counts, gap: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+        """What is said of edits whose predictions were counted, with these gaps."""
+        table, finite = counted.table, counted.finite
+        performance = {
+            "accuracy": np.where(finite, counts.accuracy(table), 0.0),
+            "balanced_accuracy": np.where(finite, counts.balanced_accuracy(table), 0.0),
+        }
+        rates = self._by_group(counts.rates_by_name(table), finite)
+        return _gaps(gap, finite) | performance | rates
+
+    def _by_group(
+        self, rates: dict[str, NDArray[np.float64]], finite: NDArray[np.bool_]
+    ) -> dict[str, NDArray[Any]]:
+        return {
             f"{rate}[{group}]": np.where(finite, values[:, code], np.nan)
             for rate, values in rates.items()
             for code, group in enumerate(self.groups.names)
@@ -135,6 +175,10 @@ class Judge:
         return (codes * self.n_classes + self.y.long()) * self.n_classes
 
 
+def _gaps(gap: NDArray[np.float64], finite: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    return {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)}
+
+
 def performance_column(loss: Loss) -> str:
     return "accuracy" if loss.is_classification else "r2"
 
@@ -162,7 +206,35 @@ def candidates(search: Search, scene: Scene, judge: Judge, progress: Progress) -
                 break
             best = float(result["gap"][0])
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Candidates(pd.DataFrame(columns), moves, screened)
+    counted = None
+    if judge.counted is not None:
+        counted = Counts.joined(judge.counted)
+        judge.counted.clear()  # the next damping's are its own
+    return Candidates(pd.DataFrame(columns), counted, moves, screened)
+
+
+def together(parts: Sequence[Candidates], judge: Judge) -> pd.DataFrame:
+    """The candidates that all folds have, each judged on the rows of all folds.
+
+    What the folds predict is counted together where it can be; the gap of all rows is far less a
+    matter of luck than the mean of the gaps of each part. Elsewhere it is that mean.
+    """
+    if len(parts) == 1:
+        return parts[0].table
+    keys = ["damping", "k", "scale"]
+    tables = [part.table.drop_duplicates(keys) for part in parts]
+    named = [pd.MultiIndex.from_frame(table[keys]) for table in tables]
+    shared = reduce(pd.MultiIndex.intersection, named).sort_values()
+    rows = [table.iloc[n.get_indexer(shared)] for table, n in zip(tables, named, strict=True)]
+    folds = [part.counts for part in parts if part.counts is not None]
+    if not folds:
+        return pd.concat(rows).groupby(keys).mean().reset_index()
+    pooled = Counts.pooled(
+        [counted[some.index.to_numpy()] for counted, some in zip(folds, rows, strict=True)]
+    )
+    assert judge.constraint.metric is not None  # of counts
+    columns = judge.measures(pooled, judge.constraint.metric(pooled.table))
+    return pd.DataFrame(columns, index=shared).reset_index()
 
 
 def _rows(

@@ -25,7 +25,7 @@ from fairij.influence import (
     most_harmful,
     nested_gradients,
 )
-from fairij.judging import Judge, candidates, performance_column
+from fairij.judging import Judge, candidates, performance_column, together
 from fairij.models.base import Editable
 from fairij.objective import Objective, normalised_weights
 from fairij.progress import timed
@@ -124,7 +124,7 @@ class Mitigation:
                 candidates(search, self._scene(inverse, ranking, shared), judge, progress)
                 for ranking, judge in zip(rankings, judges, strict=True)
             ]
-        table = _average([part.table for part in found])
+        table = together(found, judges[0])
         return Trial(inverse, rankings, table, found[0].moves, found[0].screened)
 
     def _scene(self, inverse: Inverse, ranking: Ranking, most: int | None = None) -> Scene:
@@ -258,6 +258,7 @@ class Mitigation:
             s.constraint,
             s.n_classes,
             recorded=[] if self._is_repeatable(rows) else None,
+            counted=[] if s.pools else None,
         )
 
     def _is_repeatable(self, rows: Rows) -> bool:
@@ -315,7 +316,7 @@ class Mitigation:
                 if proposal.label is None and scale in proposal.scales:
                     return scale * proposal.direction
         warnings.warn(
-            f"The edit that both halves of the validation rows chose (scale {scale:g}) cannot be "
+            f"The edit that the parts of the validation rows chose (scale {scale:g}) cannot be "
             "made by all of them together; the model is returned unchanged. Use "
             'validation="split" or "reuse", or more damping.',
             FairIJWarning,
@@ -374,14 +375,3 @@ def _screen_again(table: pd.DataFrame, trials: list[Trial], judge: Judge, judged
         if found:
             values = pd.concat(found).drop(index=list(judged), errors="ignore")
             table.loc[values.index, values.columns] = values
-
-
-def _average(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    """The mean over folds of the candidates that all folds have."""
-    if len(parts) == 1:
-        return parts[0]
-    keys = ["damping", "k", "scale"]
-    together = pd.concat([part.drop_duplicates(keys) for part in parts]).groupby(keys, sort=True)
-    mean = together.mean().reset_index()
-    complete = together.size().to_numpy() == len(parts)
-    return mean[complete].reset_index(drop=True)

@@ -88,7 +88,8 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     drop : "fairness", or "loss_aware" to drop (or reweight) only points that also raise the
         validation loss; not with "path"
     validation : "reuse" all validation rows for the gradient and the choice (the paper), "split"
-        them, or "cross_fit" both halves; the latter two choose on rows the gradient did not see
+        them into halves, or "cross_fit": five folds (two, where predictions are not counted), each
+        judged by edits made without it; the latter two choose on rows the gradient did not see
     validation_fraction : split off the training rows when no validation rows are given
     temperature : sharpness T of the soft score sigmoid(T z) in the surrogate
     loss : the loss that the model was trained on, or "auto"

@@ -69,12 +69,15 @@ class Path:
         otherwise all are closed together
     steps : to the end of which the gap would be closed
     beyond : further steps, as a share of ``steps``, which go for what is left of it
+    past : then straight on in as many more, along the whole way gone: what closes the gap of rows
+        that the gradient saw leaves some of it on others, which a choice on those can make up for
     refresh : steps between two curvatures; None to keep the first one
     tolerance : relative residual of each step
     """
 
     steps: int = 20
     beyond: float = 0.2
+    past: float = 0.3
     refresh: int | None = 5
     tolerance: float = 1e-2
     cheapest_first: bool = False
@@ -90,17 +93,22 @@ class Path:
                 "`steps` and `refresh` must be whole numbers of at least 1 (or `refresh` None), "
                 f"got {self.steps} and {self.refresh}."
             )
-        if not 0 <= self.beyond < np.inf:
-            raise InvalidInputError(
-                f"`beyond` must be a share of `steps` of at least 0, got {self.beyond}."
-            )
+        for name, share in (("beyond", self.beyond), ("past", self.past)):
+            if not 0 <= share < np.inf:
+                raise InvalidInputError(
+                    f"`{name}` must be a share of `steps` of at least 0, got {share}."
+                )
 
     @property
     def _length(self) -> int:
         return round(self.steps * (1 + self.beyond))
 
+    @property
+    def _further(self) -> int:
+        return round(self.steps * self.past)
+
     def count(self, scene: Scene) -> int:
-        return self._length
+        return self._length + self._further
 
     def propose(self, scene: Scene) -> Iterator[Proposal]:
         if len(scene.order) == 0:
@@ -123,6 +131,9 @@ class Path:
             if self.refresh is not None and step % self.refresh == 0 and step < self._length:
                 del inverse  # what it keeps makes room for what the next one keeps
                 inverse = scene.inverse_at(moved)
+        for step in range(1, self._further + 1):
+            label = round((self._length + step) / self.steps, 6)
+            yield Proposal(len(scene.order), moved * (1 + step / self.steps), (1.0,), label=label)
 
     def _together(self, first: Tensor, gaps: Tensor, share: float) -> Tensor:
         """To zero; what a user's own constraint has below zero falls by as much again."""

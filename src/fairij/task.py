@@ -25,6 +25,7 @@ from fairij.solvers.base import Inverse, Solution, Solver
 
 Drop = Literal["fairness", "loss_aware"]
 Reuse = Literal["reuse", "split", "cross_fit"]
+FOLDS = 5  # of a cross-fit
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,12 @@ class Settings:
     temperature: float
     n_classes: int
     seed: int
+
+    @property
+    def pools(self) -> bool:
+        """Whether a cross-fit counts what its folds predict together: else it has two, averaged."""
+        by_counts = self.loss.is_classification and self.constraint.metric is not None
+        return by_counts and self.validation == "cross_fit"
 
 
 @dataclass(frozen=True)
@@ -120,15 +127,19 @@ def folds(rows: Rows, settings: Settings) -> list[tuple[Rows, Rows]]:
     strata = rows.groups.codes.astype(np.int64)
     if settings.loss.is_classification:
         strata = strata * settings.n_classes + rows.y.cpu().numpy().astype(np.int64)
-    half = halves(strata, settings.seed)
-    first, second = rows.take(np.flatnonzero(half)), rows.take(np.flatnonzero(~half))
-    both = [(first, second), (second, first)]
-    return both if settings.validation == "cross_fit" else both[:1]
+    fold = parted(strata, FOLDS if settings.pools else 2, settings.seed)
+    judged = range(fold.max() + 1) if settings.validation == "cross_fit" else (1,)
+    return [
+        (rows.take(np.flatnonzero(fold != f)), rows.take(np.flatnonzero(fold == f))) for f in judged
+    ]
 
 
-def halves(strata: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-    """A random half of the rows: of each stratum, and of each run of strata, give or take one."""
+def parted(strata: NDArray[np.int64], parts: int, seed: int) -> NDArray[np.int64]:
+    """The part, 0 ... parts - 1, of each row: each has a like share of every stratum at random.
+
+    So has it of every run of strata, give or take one: a group of two rows is in two parts.
+    """
     shuffled = np.random.default_rng(seed).permutation(len(strata))
-    chosen = np.zeros(len(strata), dtype=bool)
-    chosen[np.lexsort((shuffled, strata))[::2]] = True
-    return chosen
+    part = np.empty(len(strata), dtype=np.int64)
+    part[np.lexsort((shuffled, strata))] = np.arange(len(strata)) % parts
+    return part

@@ -10,14 +10,13 @@ anew. Each figure is made in a process of its own and written at once, so a run 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -25,7 +24,7 @@ from typing import Any
 import torch
 
 from benchmarks.generated import Generated, model_of, validation
-from benchmarks.measure import _peak_mb, _start_peak, _status_mb
+from benchmarks.measure import _peak_mb, _status_mb, held
 from benchmarks.scale_record import ALONE, Record, table
 from fairij import ConjugateGradient, FairIJ, Grid
 from fairij.distributed import Shard, start
@@ -76,13 +75,6 @@ def fit(kind: str, rows: int, threads: int) -> dict[str, Any]:
         "gap": [float(fitted.candidates_["gap"][0]), float(fitted.candidates_["gap"].min())],
         "load": os.getloadavg()[0],
     }
-
-
-def held() -> float:
-    """The memory held now, in MB, from where a peak is measured; what was freed is given back."""
-    with suppress(AttributeError, OSError):  # not the C library that has it
-        ctypes.CDLL(None).malloc_trim(0)
-    return _start_peak()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from fairij.models.base import Linearization
 from fairij.models.mapped import lies_in_file, release
 from fairij.models.memory import joined
 
-BLOCK_ROWS = 2**18
+BLOCK_ROWS = 2**16
 
 
 @dataclass(frozen=True)

@@ -139,13 +139,16 @@ def test_what_stays_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_files
 @pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
-def test_a_fit_with_vectors_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_fit_with_vectors_in_files(monkeypatch: pytest.MonkeyPatch, reads: bool) -> None:
     settings = {"search": Grid(points=5, scales=(1.0, 3.0), max_k=30), "drop": "loss_aware"}
+    settings |= {} if reads else {"memory_limit": 0, "batch_size": 37}
     monkeypatch.setattr(streamed, "CHUNK_ROWS", 37)
-    expected = DATA.fit(fair(**settings), X=ArraySource(DATA.X))
+    expected = DATA.fit(fair(**settings), X=ArraySource(DATA.X) if reads else DATA.X)
+    assert not lies_in_file(torch.from_numpy(expected.influence_))
     monkeypatch.setattr(mapped, "SMALLEST", 1)
     monkeypatch.setattr(objective, "BLOCK_ROWS", 50)
-    found = DATA.fit(fair(**settings), X=ArraySource(DATA.X))
+    found = DATA.fit(fair(**settings), X=ArraySource(DATA.X) if reads else DATA.X)
     assert lies_in_file(torch.from_numpy(found.influence_))
     np.testing.assert_allclose(found.influence_, expected.influence_, rtol=1e-6)
     np.testing.assert_array_equal(found.dropped_, expected.dropped_)

@@ -15,6 +15,7 @@ from fairij.models._batches import mapped, parts_of, sliced
 from fairij.models._factored import FactoredGraph, NotFactoredError
 from fairij.models._parameters import flatten
 from fairij.models.base import Middle
+from fairij.models.mapped import release
 from fairij.models.memory import joined, retried
 from fairij.models.rows import n_rows, take_rows
 
@@ -103,18 +104,26 @@ class TorchLinearization:
             for i, batch in enumerate(self._batches):
                 kept = self._kept.get(i)
                 yield kept.outputs if kept else self._model.call(self._parameters, batch)
+                self._release()
 
         with torch.no_grad():
-            return self._retried(lambda: joined(batches(), n_rows(self._X)))
+            return self._retried(lambda: self._joined(batches()))
 
     def _graphs(self) -> Iterator[Graph | FactoredGraph]:
-        return (self._kept.get(i) or self._graph_of(batch) for i, batch in enumerate(self._batches))
+        for i, batch in enumerate(self._batches):
+            yield self._kept.get(i) or self._graph_of(batch)
+            self._release()
+
+    def _joined(self, parts: Iterator[Tensor]) -> Tensor:
+        return joined(parts, n_rows(self._X), in_file=self._model.keeps_nothing)
+
+    def _release(self) -> None:
+        if self._model.keeps_nothing:
+            release()
 
     def jvp(self, direction: Tensor) -> Tensor:
         pieces = self._model.split(direction.to(self._parameters[0]))
-        return self._retried(
-            lambda: joined((graph.jvp(pieces) for graph in self._graphs()), n_rows(self._X))
-        )
+        return self._retried(lambda: self._joined(graph.jvp(pieces) for graph in self._graphs()))
 
     def vjp(self, weights: Tensor) -> Tensor:
         weights = weights.to(self._parameters[0])

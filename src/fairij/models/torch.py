@@ -35,7 +35,8 @@ class TorchEditable:
         Which parameters may be edited. A pattern is shell-style (``"head.*"``); the name of a
         submodule stands for everything in it.
     batch_size : rows at a time, or "auto"
-    memory_limit : bytes of autograd graph that may be kept between products
+    memory_limit : bytes of autograd graph that may be kept between products; where it is 0,
+        vectors with an entry a row lie in files as well, so that memory does not grow with them
     """
 
     def __init__(
@@ -147,6 +148,11 @@ class TorchEditable:
             used = saved_bytes(lambda: self.call(leaves, probe), [*leaves, *parts_of(probe)])
         room = BATCH_BYTES.get(self.device.type, BATCH_BYTES["cpu"])
         return int(max(room * n_rows(probe) // max(used, 1), PROBE_ROWS))
+
+    @property
+    def keeps_nothing(self) -> bool:
+        """Whether memory is to hold no more than a batch."""
+        return self._memory_limit == 0
 
     def linearize(self, X: Any, *, keep: bool = True) -> TorchLinearization:
         return TorchLinearization(self, self.prepare(X), self._memory_limit if keep else 0)

@@ -31,7 +31,7 @@ Moves = dict[tuple[int, float], Tensor]  # by k and scale
 class Counts:
     """Confusion counts ``(S, G, C, C)`` of S edits, and which of them had finite outputs."""
 
-    table: NDArray[np.float64]
+    table: NDArray[Any]
     finite: NDArray[np.bool_]
 
     @staticmethod
@@ -42,13 +42,14 @@ class Counts:
         )
 
     @staticmethod
-    def pooled(parts: Sequence[Counts]) -> Counts:
-        """The same edits on the rows of all parts together."""
-        tables, finite = [p.table for p in parts], [p.finite for p in parts]
-        return Counts(np.sum(tables, axis=0), np.all(finite, axis=0))
-
-    def __getitem__(self, index: NDArray[np.int64]) -> Counts:
-        return Counts(self.table[index], self.finite[index])
+    def pooled(parts: Sequence[Counts], rows: Sequence[NDArray[np.int64]]) -> Counts:
+        """The same edits on the rows of all parts together; of each part, which rows they are."""
+        first, *others = zip(parts, rows, strict=True)
+        table, finite = (values[first[1]] for values in (first[0].table, first[0].finite))
+        for part, index in others:
+            table += part.table[index]
+            finite &= part.finite[index]
+        return Counts(table.astype(np.float64), finite)
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,11 @@ class Judge:
             z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that blew up gets no value from these
         if self.loss.is_classification:
             table = self._table(z, finite, screened)
-            counted = Counts(table, finite)
             if self.counted is not None:
-                self.counted.append(counted)
-            return self.measures(counted, self.constraint.gap(z, self.y, self.groups, table))
+                self.counted.append(Counts(table.astype(np.int32), finite))
+            return self.measures(
+                Counts(table, finite), self.constraint.gap(z, self.y, self.groups, table)
+            )
         gap = self.constraint.gap(z, self.y, self.groups, None)
         error = ((z - self.y) ** 2).mean(-1).double() / self.y.var(correction=0).double()
         performance = {"r2": np.where(finite, 1 - error.cpu().numpy(), -np.inf)}
@@ -183,8 +185,13 @@ def performance_column(loss: Loss) -> str:
     return "accuracy" if loss.is_classification else "r2"
 
 
-def candidates(search: Search, scene: Scene, judge: Judge, progress: Progress) -> Candidates:
-    """Judge every candidate of a search; the first row is the model as it is (k = 0)."""
+def candidates(
+    search: Search, scene: Scene, judge: Judge, progress: Progress, *, keep: bool = True
+) -> Candidates:
+    """Judge every candidate of a search; the first row is the model as it is (k = 0).
+
+    ``keep``: also the changes of the parameters, from which the chosen one is taken.
+    """
     damping, nothing = scene.inverse.damping, torch.zeros_like(scene.objective.theta)
     parts = [_rows(0, (1.0,), damping, judge.judge(nothing, (1.0,)))]
     best = float(parts[0]["gap"][0])
@@ -195,9 +202,9 @@ def candidates(search: Search, scene: Scene, judge: Judge, progress: Progress) -
         result = judge.judge(proposal.direction, proposal.scales)
         labels = proposal.scales if proposal.label is None else (proposal.label,)
         parts.append(_rows(proposal.k, labels, damping, result))
-        if judge.screens and len(proposal.scales) > 1:
+        if keep and judge.screens and len(proposal.scales) > 1:
             screened[proposal.k] = proposal.direction
-        if not search.drops:
+        if keep and not search.drops:
             for label, scale in zip(labels, proposal.scales, strict=True):
                 moves[proposal.k, label] = scale * proposal.direction
         progress("candidates", done + 1, total)
@@ -229,9 +236,7 @@ def together(parts: Sequence[Candidates], judge: Judge) -> pd.DataFrame:
     folds = [part.counts for part in parts if part.counts is not None]
     if not folds:
         return pd.concat(rows).groupby(keys).mean().reset_index()
-    pooled = Counts.pooled(
-        [counted[some.index.to_numpy()] for counted, some in zip(folds, rows, strict=True)]
-    )
+    pooled = Counts.pooled(folds, [some.index.to_numpy() for some in rows])
     assert judge.constraint.metric is not None  # of counts
     columns = judge.measures(pooled, judge.constraint.metric(pooled.table))
     return pd.DataFrame(columns, index=shared).reset_index()

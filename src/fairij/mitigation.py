@@ -120,8 +120,11 @@ class Mitigation:
         shared = min(len(ranking.order) for ranking in rankings)  # what every fold can drop
         search, progress = self.settings.search, self.progress
         with self._timed("candidates"):
+            alone = len(rankings) == 1  # of several folds none gives the edit that is taken
             found = [
-                candidates(search, self._scene(inverse, ranking, shared), judge, progress)
+                candidates(
+                    search, self._scene(inverse, ranking, shared), judge, progress, keep=alone
+                )
                 for ranking, judge in zip(rankings, judges, strict=True)
             ]
         table = together(found, judges[0])

@@ -88,8 +88,9 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     drop : "fairness", or "loss_aware" to drop (or reweight) only points that also raise the
         validation loss; not with "path"
     validation : "reuse" all validation rows for the gradient and the choice (the paper), "split"
-        them into halves, or "cross_fit": five folds (two, where predictions are not counted), each
-        judged by edits made without it; the latter two choose on rows the gradient did not see
+        them into halves, or "cross_fit": five folds, each judged by edits made without it (two for
+        "sequential", regression and one's own constraints); these two choose on rows that the
+        gradient did not see
     validation_fraction : split off the training rows when no validation rows are given
     temperature : sharpness T of the soft score sigmoid(T z) in the surrogate
     loss : the loss that the model was trained on, or "auto"
@@ -97,7 +98,8 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         to what a scikit-learn estimator says of itself (C, alpha)
     parameters : which parameters may be edited (torch): "trainable", "all", names or patterns
     batch_size, memory_limit : rows at a time; bytes kept between passes, of graphs (torch) and, of
-        streamed rows, of the rows or their leaves
+        streamed rows, of the rows or their leaves; with 0 (torch) vectors with an entry a row lie
+        in temporary files, ``influence_`` too, as they do for streamed rows
     confidence : level of the bootstrap intervals in `before_` and `after_`
     random_state : seed of every random choice; None for one drawn anew and kept in ``edit_``
     verbose : True, False, or "auto": a progress bar on a terminal when the work is long

@@ -69,8 +69,9 @@ class Path:
         otherwise all are closed together
     steps : to the end of which the gap would be closed
     beyond : further steps, as a share of ``steps``, which go for what is left of it
-    past : then straight on in as many more, along the whole way gone: what closes the gap of rows
-        that the gradient saw leaves some of it on others, which a choice on those can make up for
+    past : then straight on, by this share of the way gone and as many steps: what closes the gap of
+        rows that the gradient saw leaves some of it on others, and a choice on those can make up
+        for it. The table's scale counts steps, so 1.25 is 1.05 times the end at 1.2
     refresh : steps between two curvatures; None to keep the first one
     tolerance : relative residual of each step
     """

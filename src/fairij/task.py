@@ -60,9 +60,12 @@ class Settings:
 
     @property
     def pools(self) -> bool:
-        """Whether a cross-fit counts what its folds predict together: else it has two, averaged."""
+        """Whether a cross-fit counts what its folds predict together: else it has two, averaged.
+
+        A search that stops by the gap of its own fold wants more rows than a fifth in each.
+        """
         by_counts = self.loss.is_classification and self.constraint.metric is not None
-        return by_counts and self.validation == "cross_fit"
+        return by_counts and self.validation == "cross_fit" and not self.search.stops_early
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from biased import QUICK, fitted, problem
 from fairij import Edit, FairIJ, Grid
 from fairij.errors import InvalidInputError, WrongModelError
 from fairij.models import adapt
+from fairij.task import FOLDS
 
 DATA = problem()
 GAP = "demographic_parity_difference"
@@ -99,7 +100,12 @@ def test_each_table_is_prepared_once(validation: str) -> None:
     seen.clear()
     DATA.fit(FairIJ(model, validation=validation, search=QUICK, verbose=False))
     trial, train, held = 2, len(DATA.X), len(DATA.X_val)
-    assert seen == [trial, train, held, *[held // 2] * (2 * (validation != "reuse"))]
+    parts = {"reuse": [], "split": [held // 2] * 2, "cross_fit": folds(held)}[validation]
+    assert seen == [trial, train, held, *parts]
+
+
+def folds(rows: int) -> list[int]:
+    return [rows - rows // FOLDS] * FOLDS + [rows // FOLDS] * FOLDS
 
 
 def test_the_steps_are_kept_and_the_frame_sees_them() -> None:

@@ -112,6 +112,22 @@ def test_the_setting_is_chosen_on_validation_rows() -> None:
     assert table.loc["x", "gap"] == 0.05
 
 
+def test_the_most_accurate_setting_of_a_gap_asked_for() -> None:
+    gap, shared = "demographic_parity", {"data": "d", "model": "m", "method": "x", "seconds": 1.0}
+
+    def made(seed: int, accuracy: float, here: float, test: float) -> dict[str, object]:
+        measured = {f"validation_{gap}": here, f"test_{gap}": test, "test_accuracy": accuracy}
+        more = {"seed": seed, "constraint": gap, "validation_accuracy": accuracy}
+        return shared | {"train_seconds": 1.0} | measured | more
+
+    rows = [made(1, 0.8, 0.01, 0.1), made(1, 0.9, 0.02, 0.2), made(1, 0.95, 0.03, 0.3)]
+    assert chosen(pd.DataFrame(rows), gap, gap=0.02)["gap"].tolist() == [0.2]
+    assert chosen(pd.DataFrame(rows), gap, accuracy=0.9)["gap"].tolist() == [0.2]
+    # a seed without any takes its lowest gap
+    rows += [made(2, 0.7, 0.05, 0.4), made(2, 0.9, 0.06, 0.6)]
+    assert chosen(pd.DataFrame(rows), gap, gap=0.02)["gap"].tolist() == [pytest.approx(0.3)]
+
+
 def test_forms_of_leaving_rows_out_agree_where_none_is_left_out(
     records: tuple[pd.DataFrame, Path],
 ) -> None:

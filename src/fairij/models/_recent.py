@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+# tables of one fit: training and validation rows; of the folds of a cross-fit each, and the others
+TABLES = 12
 T = TypeVar("T")
 
 

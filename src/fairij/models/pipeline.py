@@ -13,10 +13,9 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError
 from fairij.models import adapt
+from fairij.models._recent import TABLES
 from fairij.models.delegating import Delegating
 from fairij.models.estimators import state_fingerprint
-
-REMEMBERED = 4  # tables: training rows, validation rows and two halves of them
 
 
 class WrappedEditable(Delegating):
@@ -37,7 +36,7 @@ class WrappedEditable(Delegating):
             if given is X:
                 return prepared
         prepared = self._transform(X)
-        self._prepared = [*self._prepared[1 - REMEMBERED :], (X, prepared)]
+        self._prepared = [*self._prepared[1 - TABLES :], (X, prepared)]
         return prepared
 
     def _transform(self, X: Any) -> Any:

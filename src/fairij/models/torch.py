@@ -36,7 +36,7 @@ class TorchEditable:
         submodule stands for everything in it.
     batch_size : rows at a time, or "auto"
     memory_limit : bytes of autograd graph that may be kept between products; where it is 0,
-        vectors with an entry a row lie in files as well, so that memory does not grow with them
+        outputs and ``J r`` of all rows lie in files (on a CPU), so that memory does not grow
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairij.models._autograd import saved_bytes
 from fairij.models._linearization import PROBE_ROWS, TorchLinearization
-from fairij.models._recent import Recent
+from fairij.models._recent import TABLES, Recent
 from fairij.models._tokens import Tokens, bucketed, lengths, longest_first, token_rows
 from fairij.models.base import Evaluator, Linearization, Middle, Some
 from fairij.models.memory import retried
@@ -63,7 +63,7 @@ class TransformersEditable(TorchEditable):
         self._pad = getattr(config, "pad_token_id", None) or 0
         self._tokenise = getattr(module, "tokenise", None)
         self._budget, self._probed = 1, 0
-        self._tokens: Recent[Tokens] = Recent(2)
+        self._tokens: Recent[Tokens] = Recent(TABLES)
         self._fitted_outputs: Recent[Tensor] = Recent(2)
         self._edited_outputs: Recent[Tensor] = Recent(4)  # of the edits last judged
         # a frozen part in half precision: run so, with the edited parameters kept in full

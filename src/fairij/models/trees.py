@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.errors import InvalidInputError
+from fairij.models._recent import TABLES
 from fairij.models.constant import ConstantLinearization
 from fairij.models.leaves import LeafJacobian
 from fairij.models.rows import n_rows, take_rows
@@ -27,7 +28,6 @@ from fairij.models.rows import n_rows, take_rows
 NAME = "leaf_values"
 CHECKED_ROWS = 32
 LOOKED_UP = 2**16  # rows at once: a library's own table of leaves may hold 8 bytes an entry
-CACHED_TABLES = 4  # training rows, validation rows, and the two halves of the latter
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class TreeEditable:
             if rows is X:
                 return jacobian, base
         jacobian, base = self._find(X)
-        self._tables = [(X, jacobian, base), *self._tables[: CACHED_TABLES - 1]]
+        self._tables = [(X, jacobian, base), *self._tables[: TABLES - 1]]
         return jacobian, base
 
     def _find(self, X: Any) -> tuple[LeafJacobian, Tensor]:

@@ -21,12 +21,12 @@ from fairij.soft import Path
 from fairij.studies.tabular.trial import CONSTRAINTS
 from fairij.studies.trees_data import ADULT, Places
 from fairij.studies.trees_models import LIGHTGBM, MODELS, TUNING_SEEDS, search
-from fairij.studies.trees_runs import BUDGETS, SLACK, Case, edit, fitted
+from fairij.studies.trees_runs import FEWER, SLACK, Case, edit, fitted
 
 trained = cache(fitted)
 EDIT_SEEDS = (*TUNING_SEEDS, 0, 1, 2, 3, 4)
 RULES: dict[str, Selection] = {"lowest gap": LowestGap(slack=SLACK)} | {
-    f"budget {budget:g}": AccuracyBudget(budget) for budget in BUDGETS[:2]
+    f"budget {budget:g}": AccuracyBudget(budget) for budget in FEWER["budgets"]
 }
 SURROGATES = {
     "demographic_parity": ("demographic_parity",),
@@ -36,8 +36,8 @@ SURROGATES = {
 DAMPINGS: list[tuple[Any, tuple[Any, ...]]] = [
     ("grid", ((1e-2, 3e-2), (3e-2, 1e-1), (1e-1, 3e-1))),
     ("reweight", (3e-3, 1e-2, 3e-2, 1e-1, 3e-1, (3e-2, 1e-1), (1e-1, 3e-1))),
-    ("path", (1.5e-2, 3e-2, 6e-2, 1e-1, 2e-1, 4e-1, 1.0)),
-    (Path(cheapest_first=True), (3e-2, 1e-1, 3e-1, (3e-2, 3e-1))),
+    ("path", (1.5e-2, 2e-2, 3e-2, 6e-2, 1e-1, 2e-1, 4e-1, 1.0)),
+    (Path(cheapest_first=True), (5e-2, 1e-1, 3e-1, (5e-2, 1e-1))),
 ]
 
 
@@ -51,7 +51,7 @@ def models(places: Places) -> None:
 def forms(places: Places) -> None:
     for constraint in CONSTRAINTS:
         for surrogate, temperature, (searched, dampings), (rule, selection) in product(
-            SURROGATES[constraint], (1.0, 3.0), DAMPINGS, RULES.items()
+            SURROGATES[constraint], (1.0, 2.0, 3.0), DAMPINGS, RULES.items()
         ):
             for damping in dampings:
                 settings = {

@@ -36,6 +36,7 @@ LOOKS = {
     "Fair-IJ path": Look(SKY, "diamond", heavy=True),
     "Fair-IJ balanced": Look(ORANGE, "square", heavy=True),
     "Fair-IJ path balanced": Look(PINK, "triangle-up", heavy=True),
+    "Fair-IJ both gaps": Look(PINK, "triangle-up", heavy=True),
     "Fair-IJ cheapest first": Look(SKY, "circle", heavy=True),
     "Fair-IJ printed": Look(RED, "triangle-down"),
 }

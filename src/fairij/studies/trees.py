@@ -15,6 +15,7 @@ from fairij.studies.trees_models import HISTOGRAM, LIGHTGBM, LOGISTIC, MODELS
 from fairij.studies.trees_page import draw
 from fairij.studies.trees_runs import (
     BUDGETS,
+    FEWER,
     FORMS,
     RIVALS,
     Case,
@@ -84,8 +85,10 @@ def _units_of(case: Case, quick: bool) -> list[Unit]:
     size *= 0.2 if case.model == LOGISTIC else 2.0 if case.model == HISTOGRAM else 1.0
     units = [Unit({**key, "work": "ERM"}, base_records, {"case": case}, cost=size)]
     for form in FORMS:
-        budgets = () if quick else BUDGETS[:2] if form == "Fair-IJ" else BUDGETS
-        arguments: dict[str, Any] = {"case": case, "form": form, "budgets": budgets}
+        rules: dict[str, Any] = FEWER if form == "Fair-IJ" else {"budgets": BUDGETS}
+        if quick:
+            rules = {"budgets": (), "targets": 1}
+        arguments: dict[str, Any] = {"case": case, "form": form, **rules}
         units.append(Unit({**key, "work": form}, edit_records, arguments, cost=20 * size))
     for rival in RIVALS:
         if rival == REDUCTIONS and _too_dear(case, quick):

@@ -56,12 +56,27 @@ MODELS: dict[str, Callable[..., Any]] = {
     HISTOGRAM: _histogram,
     LOGISTIC: _logistic,
 }
+
+
+def _leaves(trees: int, leaves: int, *, columns: float, rows: int, rate: float = 0.05) -> Settings:
+    """LightGBM's: of each tree, the leaves, the share of columns and the rows of its leaves."""
+    return {
+        "n_estimators": trees,
+        "learning_rate": rate,
+        "num_leaves": leaves,
+        "colsample_bytree": columns,
+        "min_child_samples": rows,
+    }
+
+
 ROUNDS = ((50, 0.05), (100, 0.05), (200, 0.05), (300, 0.05))  # trees and learning rate
 GRIDS: dict[str, list[Settings]] = {
     LIGHTGBM: [
-        {"n_estimators": n, "learning_rate": rate, "num_leaves": leaves}
+        _leaves(n, leaves, rate=rate, columns=columns, rows=rows)
         for n, rate in ROUNDS
-        for leaves in (7, 31)
+        for leaves in (7, 15, 31)
+        for columns in (1.0, 0.5, 0.3)
+        for rows in (5, 20)
     ],
     XGBOOST: [
         {"n_estimators": n, "learning_rate": rate, "max_depth": depth}
@@ -78,25 +93,25 @@ GRIDS: dict[str, list[Settings]] = {
 
 CHOSEN: dict[str, dict[str, Settings]] = {
     ADULT: {
-        LIGHTGBM: {"n_estimators": 200, "learning_rate": 0.05, "num_leaves": 31},
+        LIGHTGBM: _leaves(300, 31, columns=0.3, rows=5),
         XGBOOST: {"n_estimators": 300, "learning_rate": 0.05, "max_depth": 5},
         HISTOGRAM: {"max_iter": 100, "learning_rate": 0.1, "max_leaf_nodes": 31},
         LOGISTIC: {"C": 0.1},
     },
     COMPAS: {
-        LIGHTGBM: {"n_estimators": 50, "learning_rate": 0.05, "num_leaves": 7},
+        LIGHTGBM: _leaves(100, 7, columns=0.5, rows=5),
         XGBOOST: {"n_estimators": 100, "learning_rate": 0.05, "max_depth": 3},
         HISTOGRAM: {"max_iter": 50, "learning_rate": 0.1, "max_leaf_nodes": 7},
         LOGISTIC: {"C": 0.1},
     },
     GERMAN: {
-        LIGHTGBM: {"n_estimators": 100, "learning_rate": 0.05, "num_leaves": 7},
+        LIGHTGBM: _leaves(100, 7, columns=0.5, rows=20),
         XGBOOST: {"n_estimators": 100, "learning_rate": 0.05, "max_depth": 3},
         HISTOGRAM: {"max_iter": 50, "learning_rate": 0.1, "max_leaf_nodes": 7},
         LOGISTIC: {"C": 0.1},
     },
     COVERAGE_SAMPLE: {
-        LIGHTGBM: {"n_estimators": 200, "learning_rate": 0.05, "num_leaves": 31},
+        LIGHTGBM: _leaves(200, 31, columns=0.5, rows=20),
         XGBOOST: {"n_estimators": 200, "learning_rate": 0.05, "max_depth": 5},
         HISTOGRAM: {"max_iter": 100, "learning_rate": 0.1, "max_leaf_nodes": 31},
         LOGISTIC: {"C": 10.0},

@@ -20,6 +20,7 @@ from fairij.studies.trees_summary import (
     METHODS,
     chosen,
     compared,
+    curves,
     left_out,
     models_in,
     ordered,
@@ -43,22 +44,28 @@ beside it, on the same split and the same base model:
 
 | | needs the group at test | trains again | random answers |
 |---|---|---|---|
-| Fair-IJ (drops rows; `reweight`, `path`, `cheapest first`: reweights all) | no | no | no |
+| Fair-IJ (drops rows; all other forms reweight all of them) | no | no | no |
 | LinearPost (Xian & Zhao 2024, group-blind form) | no | no (a model of the group is fitted) | no |
 | ExponentiatedGradient (fairlearn) | no | yes, some 25 times | yes |
 | RelaxedThresholds (Cruz & Hardt 2024) | **yes** | no | yes |
 
-A path goes in small steps; `cheapest first` may close one gap of equalized odds before the other.
-Random answers are measured in expectation. Settings were fixed by `tune.py`, on training and
-validation rows of other seeds: the models' on 40 and 41, Fair-IJ's on Adult's 40, 41 and 0 to 4.
-(An earlier choice, on Adult's seeds 0 to 4 with test results in view, lives on in the form of
-`reweight` and `path` and in the dampings for demographic parity.) The seeds here, {seeds},
-played no part in that; but a first run of them, with other settings for equalized odds and equal
-opportunity, was why those were looked at again. Unless said otherwise a setting is chosen per seed
-by the lowest gap on validation rows. Group known at test is a ceiling, not a like-for-like rival.
-On the two large tables ExponentiatedGradient is left out with HistGradientBoosting and, but for
-logistic regression, with the group among the features: it trains the model some 25 times for each
-setting. It has at most five steps and two tolerances. Rows: {rows}.
+A path goes in small steps; of the two gaps of equalized odds `both gaps` closes both together, and
+`cheapest first` may close one before the other. Random answers are measured in expectation.
+
+Settings were fixed by `tune.py`, on training and validation rows of other seeds: the models' on
+40 and 41, Fair-IJ's on Adult's 40, 41 and 0 to 4. (An earlier choice, on Adult's seeds 0 to 4
+with test results in view, lives on in the form of `reweight` and `path`.) The seeds here,
+{seeds}, played no part in that; but earlier runs of them, with other settings and a narrower
+search for LightGBM's (neither sampled columns nor small leaves, as for the other ensembles
+still), were why those were looked at again, and `both gaps` (its damping one of three, on rows
+set apart) was added when the test gaps of the other forms were known. Unless said otherwise a
+setting is chosen per seed by the lowest gap on validation rows. Group known at test is a ceiling,
+not a like-for-like rival. On the two large tables ExponentiatedGradient is left out with
+HistGradientBoosting and, but for logistic regression, with the group among the features: it
+trains the model some 25 times for each setting. It has at most five steps and two tolerances. The
+tolerance 0.01 of LinearPost and RelaxedThresholds, and targets where rows are dropped or
+reweighted, were run with LightGBM alone. Seconds are those of all choices of a form together
+(four fits where rows are dropped), and of one setting of a rival. Rows: {rows}.
 """
 STATIONARITY = """## Is the edit what leaving the rows out would do?
 
@@ -121,21 +128,45 @@ def _headlines(records: pd.DataFrame) -> str:
     """What was asked for on Adult with LightGBM, and what each method gives, on test rows."""
     records = records[(records["data"] == ADULT) & (records["model"] == LIGHTGBM)]
     lines = [
-        "Chosen on validation rows in two ways: the lowest gap, and the lowest gap among settings "
-        "that keep the accuracy asked for there.",
+        "Chosen on validation rows in three ways: the lowest gap; the lowest gap among settings "
+        "that keep the accuracy asked for there; the most accurate among settings that keep the "
+        "gap asked for there. Reached by choice: by one of the three, on test rows. In the sweep: "
+        "a setting, the same for all seeds, reaches it there, whatever validation rows say of it.",
         "",
-        "| asked for | method | lowest gap: accuracy | gap | kept: accuracy | gap | reached |",
-        "|---|---|---|---|---|---|---|",
+        "| asked for | method | lowest gap: accuracy | gap | accuracy kept: accuracy | gap "
+        "| gap kept: accuracy | gap | reached by choice | in the sweep |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for constraint, accuracy, gap in HEADLINES:
-        tables = [chosen(records, constraint, accuracy=least) for least in (0.0, accuracy)]
+        tables = [
+            chosen(records, constraint),
+            chosen(records, constraint, accuracy=accuracy),
+            chosen(records, constraint, gap=gap),
+        ]
+        sweep = curves(records, constraint)
         for method in ordered(tables[0]["method"], METHODS):
             rows = [_records(table[table["method"] == method])[0] for table in tables]
-            reached = any(row["gap"] <= gap and row["accuracy"] >= accuracy for row in rows)
+            swept = _records(sweep[sweep["method"] == method])
+            reached = [
+                any(row["gap"] <= gap and row["accuracy"] >= accuracy for row in some)
+                for some in (rows, swept)
+            ]
             cells = " | ".join(f"{_pair(row, 'accuracy')} | {_pair(row, 'gap')}" for row in rows)
             asked = f"{NAMES[constraint]} at most {gap:.3f} at {accuracy:.3f}"
-            said = "" if method == BASE else "yes" if reached else "no"
+            said = " | ".join("" if method == BASE else "yes" if r else "no" for r in reached)
             lines.append(f"| {asked} | {method} | {cells} | {said} |")
+    base = records[records["method"] == BASE]
+    means = ", ".join(
+        f"{NAMES[c]} {base[f'validation_{c}'].mean():.3f} and {base[f'test_{c}'].mean():.3f}"
+        for c, _, _ in HEADLINES
+    )
+    lines += [
+        "",
+        f"Gaps of the base model on validation rows and on test rows: {means}. Where these differ, "
+        "what closes the gap of the one leaves or opens a gap of the other, whatever the method: "
+        "of women with an income above 50,000 there are fewer than 400 among the validation rows "
+        "and 590 among the test rows, so that their true positive rate is known to 0.02 at best.",
+    ]
     return "\n".join(lines)
 
 

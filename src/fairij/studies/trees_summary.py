@@ -37,19 +37,25 @@ def curves(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
     )
 
 
-def chosen(records: pd.DataFrame, constraint: str, *, accuracy: float = 0.0) -> pd.DataFrame:
+def chosen(
+    records: pd.DataFrame, constraint: str, *, accuracy: float = 0.0, gap: float | None = None
+) -> pd.DataFrame:
     """Of each method and seed the setting with the lowest gap on validation rows, on test rows.
 
     Only among settings of at least this accuracy on validation rows, where it has any; of equal
-    gaps the more accurate.
+    gaps the more accurate. With ``gap`` it is the most accurate one of at most this gap there,
+    where it has any.
     """
     rows = records[(records["constraint"] == constraint) | (records["method"] == BASE)]
-    kept = rows["validation_accuracy"] >= accuracy
+    here, level = rows[f"validation_{constraint}"], rows["validation_accuracy"]
+    kept = level >= accuracy if gap is None else here <= gap
     has_any = kept.groupby([rows[c] for c in ("data", "model", "method", "seed")]).transform("any")
-    rows = rows[kept | ~has_any]
-    rows = rows.assign(gap=rows[f"test_{constraint}"], accuracy=rows["test_accuracy"])
+    goal = here if gap is None else (-level).where(kept, here)
+    rows = rows.assign(goal=goal, gap=rows[f"test_{constraint}"], accuracy=rows["test_accuracy"])[
+        kept | ~has_any
+    ]
     rows = rows.sort_values(
-        [f"validation_{constraint}", "validation_accuracy"], ascending=[True, False]
+        ["goal", f"validation_{constraint}", "validation_accuracy"], ascending=[True, True, False]
     )
     best = rows.groupby(["data", "model", "method", "seed"], as_index=False).first()
     return best.groupby(["data", "model", "method"], as_index=False).agg(

@@ -62,10 +62,9 @@ set apart) was added when the test gaps of the other forms were known. Unless sa
 setting is chosen per seed by the lowest gap on validation rows. Group known at test is a ceiling,
 not a like-for-like rival. On the two large tables ExponentiatedGradient is left out with
 HistGradientBoosting and, but for logistic regression, with the group among the features: it
-trains the model some 25 times for each setting. It has at most five steps and two tolerances. The
-tolerance 0.01 of LinearPost and RelaxedThresholds, and targets where rows are dropped or
-reweighted, were run with LightGBM alone. Seconds are those of all choices of a form together
-(four fits where rows are dropped), and of one setting of a rival. Rows: {rows}.
+trains the model some 25 times for each setting. It has at most five steps and two tolerances.
+Seconds are those of all choices of a form together (four fits where rows are dropped), and of one
+setting of a rival. Rows: {rows}.
 """
 STATIONARITY = """## Is the edit what leaving the rows out would do?
 

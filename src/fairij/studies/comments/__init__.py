@@ -63,8 +63,13 @@ def whole_units(folder: str) -> list[Unit]:
     return [
         mentions(folder),
         pretraining(folder),
-        *(head(folder, kind, s, i) for kind in HEADS for i in IDENTITIES for s in SEEDS),
-        *(both_gaps(folder, kind, s, i) for kind in HEADS for i in IDENTITIES for s in SEEDS),
+        *(  # a seed's units in a row: they share its plain training and directions
+            make(folder, kind, s, i)
+            for kind in HEADS
+            for s in SEEDS
+            for i in IDENTITIES
+            for make in (head, both_gaps)
+        ),
         *(triggers(folder, SMALL_T5, n, seed, first) for n, seed in runs),
         *(triggers(folder, ENCODER, n, seed, first) for n, seed in runs),
         *(triggers(folder, ENCODER, n, seed, others) for n, seed in runs),

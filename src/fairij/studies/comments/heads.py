@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from fairij.language.batches import on_device, run_all
 from fairij.language.features import features, standardised
 from fairij.language.heads import HEADS
 from fairij.language.selection import BalancedAccuracyBudget
-from fairij.language.training import Recipe, train
+from fairij.language.training import Recipe, Trained, train
 from fairij.mitigator import FairIJ
 from fairij.search import Grid
+from fairij.selection import LowestGap
 from fairij.solvers import SharedConjugateGradient, Solver
 from fairij.studies.comments.measured import measured
 from fairij.studies.comments.prepared import ENCODER, PARTS, Part, comments, device, encoder
@@ -46,6 +48,33 @@ def vectors(folder: str) -> dict[str, NDArray[np.float32]]:
     return dict(zip(PARTS, standardised(*raw), strict=True))
 
 
+@dataclass(frozen=True)
+class Plain:
+    """A head trained without a penalty, on its device, and what edits of it may share.
+
+    Neither depends on the identity or the constraint.
+    """
+
+    fresh: Any
+    rows: dict[str, Any]
+    trained: Trained
+    seconds: float
+    solver: SharedConjugateGradient
+
+
+@lru_cache(maxsize=1)
+def plain(folder: str, head: str, seed: int) -> Plain:
+    parts, X = comments(folder), vectors(folder)
+    where = torch.device("cpu" if head == "LC" else device())
+    rows = {name: on_device(X[name], where) for name in PARTS}
+    fresh = HEADS[head](X["train"].shape[1], seed=seed).to(where)
+    start = time.perf_counter()
+    given = training_arguments(parts, rows)
+    trained = train(fresh, recipe=RECIPES[head], seed=seed, **given)
+    seconds = time.perf_counter() - start
+    return Plain(fresh, rows, trained, seconds, SharedConjugateGradient())
+
+
 def head_unit(
     *,
     folder: str,
@@ -55,65 +84,71 @@ def head_unit(
     dampings: tuple[float, ...] = DAMPINGS,
 ) -> list[dict[str, Any]]:
     """Every method on one head, one seed, one identity."""
-    parts, X = comments(folder), vectors(folder)
-    where = "cpu" if head == "LC" else device()
-    rows = {name: on_device(X[name], torch.device(where)) for name in PARTS}
-    start = time.perf_counter()
-    fresh = HEADS[head](X["train"].shape[1], seed=seed).to(where)
-    given = training_arguments(parts, rows, identity)
-    plain = train(fresh, recipe=RECIPES[head], seed=seed, **given)
-    seconds = time.perf_counter() - start
+    parts, base = comments(folder), plain(folder, head, seed)
     records = [
         {
-            **facts("erm", constraint, seconds, epochs=plain.best_epoch),
-            **judged(plain.model, parts, rows, identity),
+            **facts("erm", constraint, base.seconds, epochs=base.trained.best_epoch),
+            **judged(base.trained.model, parts, base.rows, identity),
         }
         for constraint in CONSTRAINTS
     ]
-    solver = SharedConjugateGradient()  # all edits are of one model and its training rows
     for constraint in CONSTRAINTS:
         for strength in STRENGTHS:
             for kind in (GapReg, HGR):
                 method = kind(constraint=constraint, strength=strength, seed=seed)
                 records.append(
-                    regularised(fresh, method, RECIPES[head], seed, parts, rows, identity)
+                    regularised(base.fresh, method, RECIPES[head], seed, parts, base.rows, identity)
                 )
-        for budget in (None, BUDGET):
-            found = edited(
-                plain.model,
-                constraint,
-                parts,
-                rows,
-                identity,
-                budget=budget,
-                dampings=dampings,
-                solver=solver,
-            )
-            records.append(found)
+        records += edited_by_both_rules(base, constraint, parts, identity, dampings)
     return records
+
+
+def edited_by_both_rules(
+    base: Plain,
+    constraint: str,
+    parts: dict[str, Part],
+    identity: str,
+    dampings: tuple[float, ...],
+) -> list[dict[str, Any]]:
+    """Fair-IJ by the paper's rule and by its budget, from one table of candidates."""
+    given = base.trained.model, constraint, parts, base.rows, identity
+    start = time.perf_counter()
+    fair = fitted(*given, budget=BUDGET, dampings=dampings, solver=base.solver)
+    within = edit_record(fair, *given[1:], start)
+    gap, accuracy = (fair.candidates_[name].to_numpy() for name in ("gap", "accuracy"))
+    lowest = fair.candidates_.iloc[LowestGap().choose(gap, accuracy, before=float(accuracy[0]))]
+    alone = fitted(
+        *given,
+        budget=None,
+        dampings=(float(lowest["damping"]),),
+        solver=base.solver,
+        search=Grid(k=(int(lowest["k"]),), scales=(float(lowest["scale"]),)),
+    )
+    return [edit_record(alone, *given[1:], start), within]
 
 
 def both_gaps_unit(*, folder: str, head: str, seed: int, identity: str) -> list[dict[str, Any]]:
     """The edit for equalized odds that weighs its two gaps so as to close both at once."""
-    parts, X = comments(folder), vectors(folder)
-    where = torch.device("cpu" if head == "LC" else device())
-    rows = {name: on_device(X[name], where) for name in PARTS}
-    fresh = HEADS[head](X["train"].shape[1], seed=seed).to(where)
-    given = training_arguments(parts, rows, identity)
-    plain = train(fresh, recipe=RECIPES[head], seed=seed, **given).model
-    found = edited(plain, "equalized_odds_balanced", parts, rows, identity, budget=BUDGET)
+    parts, base = comments(folder), plain(folder, head, seed)
+    given = base.trained.model, "equalized_odds_balanced", parts, base.rows, identity
+    found = edited(*given, budget=BUDGET, solver=base.solver)
     return [{**found, "constraint": "equalized_odds", "rule": f"budget {BUDGET:g}, both gaps"}]
 
 
-def training_arguments(parts: dict[str, Part], rows: Any, identity: str) -> dict[str, Any]:
-    return {
+def training_arguments(
+    parts: dict[str, Part], rows: Any, identity: str | None = None
+) -> dict[str, Any]:
+    """Of `train`; the groups where a penalty needs those of an identity."""
+    given = {
         "X": rows["train"],
         "y": parts["train"].y,
         "X_val": rows["val"],
         "y_val": parts["val"].y,
-        "groups": parts["train"].mentions[identity],
-        "groups_val": parts["val"].mentions[identity],
     }
+    if identity is None:
+        return given
+    groups = {name: parts[name].mentions[identity] for name in ("train", "val")}
+    return given | {"groups": groups["train"], "groups_val": groups["val"]}
 
 
 def regularised(
@@ -142,21 +177,35 @@ def edited(
     parts: dict[str, Part],
     rows: Any,
     identity: str,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Fair-IJ's edit, measured; the settings are those of `fitted`."""
+    start = time.perf_counter()
+    fair = fitted(model, constraint, parts, rows, identity, **settings)
+    return edit_record(fair, constraint, parts, rows, identity, start)
+
+
+def fitted(
+    model: Any,
+    constraint: str,
+    parts: dict[str, Part],
+    rows: Any,
+    identity: str,
     *,
     budget: float | None,
     dampings: tuple[float, ...] = DAMPINGS,
     solver: str | Solver = "cg",
-) -> dict[str, Any]:
+    search: Grid = Grid(points=20),  # noqa: B008 - a frozen value
+) -> FairIJ:
     """Fair-IJ; without a budget the paper's rule, the lowest gap on validation rows."""
-    start = time.perf_counter()
     where = rows["val"]["input_ids"] if isinstance(rows["val"], dict) else rows["val"]
-    fair = FairIJ(
+    return FairIJ(
         model,
         constraints=constraint,
         solver=solver,
         damping=dampings,
         temperature=3.0,
-        search=Grid(points=20),
+        search=search,
         selection="lowest_gap" if budget is None else BalancedAccuracyBudget(budget),
         memory_limit=KEPT_BYTES[where.device.type],
         verbose=False,
@@ -167,11 +216,19 @@ def edited(
         y_val=parts["val"].y,
         sensitive_features_val=parts["val"].mentions[identity],
     )
+
+
+def edit_record(
+    fair: FairIJ, constraint: str, parts: dict[str, Part], rows: Any, identity: str, start: float
+) -> dict[str, Any]:
+    """What a fit chose, measured; its seconds count from ``start``."""
     seconds = time.perf_counter() - start
-    chosen = fair.candidates_.iloc[fair.chosen_]
+    chosen, rule = fair.candidates_.iloc[fair.chosen_], "lowest gap"
+    if isinstance(fair.selection, BalancedAccuracyBudget):
+        rule = f"budget {fair.selection.budget:g}"
     return {
         **facts("fair-ij", constraint, seconds),
-        "rule": "lowest gap" if budget is None else f"budget {budget:g}",
+        "rule": rule,
         **judged(fair.estimator_, parts, rows, identity),
         "k": int(chosen["k"]),
         "scale": float(chosen["scale"]),

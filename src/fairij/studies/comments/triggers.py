@@ -55,7 +55,7 @@ def trigger_unit(
     parts = comments(folder)
     fresh, rows = fresh_model(folder, name, n_tokens, seed)
     start = time.perf_counter()
-    given = training_arguments(parts, rows, identities[0])
+    given = training_arguments(parts, rows)
     plain = train(fresh, recipe=recipe, seed=seed, **given)
     seconds = time.perf_counter() - start
     records = []

@@ -84,8 +84,7 @@ class Judge:
     @property
     def settles(self) -> bool:
         """Whether a single edit can be judged by running the model where labels are in doubt."""
-        by_labels = self.loss.is_classification and self.constraint.metric is not None
-        return self.screens and by_labels
+        return self.screens and self.constraint.is_counted(self.loss)
 
     def forget_screened(self) -> None:
         """Keep what was run by itself only."""

@@ -268,8 +268,7 @@ class Mitigation:
         """Whether the choice can be made again on resamples of the rows."""
         s = self.settings
         return (
-            s.loss.is_classification
-            and s.constraint.metric is not None
+            s.constraint.is_counted(s.loss)
             and s.validation != "cross_fit"
             and s.n_classes < 256
             and len(rows.y) <= MOST_ROWS

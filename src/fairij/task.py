@@ -64,8 +64,8 @@ class Settings:
 
         A search that stops by the gap of its own fold wants more rows than a fifth in each.
         """
-        by_counts = self.loss.is_classification and self.constraint.metric is not None
-        return by_counts and self.validation == "cross_fit" and not self.search.stops_early
+        counted = self.constraint.is_counted(self.loss)
+        return counted and self.validation == "cross_fit" and not self.search.stops_early
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from fairij.studies.comments import make_study, whole_units
+from fairij.studies.comments.__main__ import on_machine
 from fairij.studies.comments.cost import shared_in_top
 from fairij.studies.comments.measured import measured
 from fairij.studies.comments.prepared import comments, make_up
@@ -53,6 +54,37 @@ def test_the_quick_form_runs_and_draws(tmp_path: Path) -> None:
 def test_the_committed_page_is_what_the_committed_records_say(tmp_path: Path) -> None:
     make_study().draw(load_records(RECORDED), tmp_path)
     assert (tmp_path / "README.md").read_text() == (RECORDED / "README.md").read_text()
+
+
+def test_records_of_another_machine_stand_beside_the_tables(tmp_path: Path) -> None:
+    here = load_records(RECORDED)
+    here = here[here["machine"].isna()] if "machine" in here else here
+    head = here[(here["model"] == "NC") & (here["seed"] == 0)]
+    other = head.assign(machine="two cores", unit_cpu_seconds=3600.0)
+    other = other.assign(balanced_accuracy=other["balanced_accuracy"] + 0.5)
+    make_study().draw(here, tmp_path)
+    without = (tmp_path / "README.md").read_text()
+    make_study().draw(pd.concat([here, other], ignore_index=True), tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    lines = [line for line in page.splitlines() if line not in without.splitlines()]
+    assert lines[0] == "## The same study elsewhere"
+    assert len(lines) == 2
+    units = other["unit"].nunique()
+    assert f"{len(other)} runs in {units} units, {units:.1f} hours of one core" in lines[1]
+    means = here[here["model"] == "NC"].groupby(["identity", "constraint", "method"])
+    plain = means["balanced_accuracy"].mean()["muslim", "equalized_odds", "erm"]
+    own = other.set_index(["identity", "constraint", "method"])["balanced_accuracy"]
+    most = float(lines[1].split("and ")[1].split(" at most")[0])
+    assert most >= abs(own["muslim", "equalized_odds", "erm"] - plain) - 1e-4 > 0.4
+
+
+def test_units_of_another_machine_have_keys_of_their_own(tmp_path: Path) -> None:
+    study = make_study(prepared=make_up(tmp_path))
+    there = on_machine(study, "two cores")
+    assert on_machine(study, None) is study
+    keys = {identity(unit.key) for s in (study, there) for unit in s.units(True)}
+    assert len(keys) == 2 * len(study.units(True))
+    assert all(unit.key["machine"] == "two cores" for unit in there.units(True))
 
 
 def test_a_point_of_the_figure_is_a_mean_over_seeds_and_over_nothing_else() -> None:

@@ -45,6 +45,10 @@ class Constraint:
         label = name or str(getattr(function, "__name__", "custom"))
         return cls(label, function, None, takes_outputs=True)
 
+    def is_counted(self, loss: Loss) -> bool:
+        """Whether the gap is one of confusion counts, so that labels alone settle it."""
+        return loss.is_classification and self.metric is not None
+
     def gradient(
         self, z: Tensor, y: Tensor, groups: Groups, loss: Loss, temperature: float
     ) -> tuple[float, Tensor]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from fairij.studies.comments import make_study
 from fairij.studies.comments.prepared import prepare
-from fairij.studies.driver import Unit, run_study
+from fairij.studies.driver import Study, Unit, run_study
 
 
 def main() -> None:
@@ -17,6 +18,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("studies/comments"))
     parser.add_argument("--only", nargs="*", default=[], help="field=value of the units' keys")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--machine", help="keep the records apart from others, under this name")
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
     if asked.work == "prepare":
@@ -31,8 +33,19 @@ def main() -> None:
             for field in fields
         )
 
-    study = make_study(prepared=asked.prepared)
+    study = on_machine(make_study(prepared=asked.prepared), asked.machine)
     run_study(study, asked.out, quick=asked.quick, processes=asked.processes, only=only)
+
+
+def on_machine(study: Study, name: str | None) -> Study:
+    """The same units, to be recorded beside those of another machine."""
+    if name is None:
+        return study
+
+    def units(quick: bool) -> list[Unit]:
+        return [replace(unit, key={**unit.key, "machine": name}) for unit in study.units(quick)]
+
+    return replace(study, units=units)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from fairij.studies.comments.tables import (
     TITLES,
     agreement_lines,
     cost_lines,
+    machine_lines,
     mention_table,
     model_table,
     rate_table,
@@ -25,6 +26,7 @@ from fairij.studies.palette import look_of
 
 FIGURE = "trade-off.svg"
 RUN = ("encoder", "model", "identity", "seed", "method", "constraint", "strength", "rule")
+MACHINE = "machine"  # of records that are not those of the tables
 HEADING = """# Comments: toxicity classifiers on frozen language models
 
 Balanced accuracy (BA, in percent) and the gap on test comments; mean ± deviation over seeds.
@@ -62,6 +64,7 @@ COMMANDS = """
 python -m fairij.studies.comments prepare                          # fetches and tokenises, once
 python -m fairij.studies.comments run --only model=LC --processes 2   # two cores are enough
 python -m fairij.studies.comments run --only model=NC --processes 12  # side by side on one GPU
+python -m fairij.studies.comments run --only model=NC --processes 2 --machine "two cores"
 python -m fairij.studies.comments run                              # everything, one GPU
 fairij reproduce comments --quick                                  # made-up comments, on a CPU
 ```
@@ -72,8 +75,11 @@ records are no measure of their cost. This page and the figure are drawn from `r
 
 def draw(records: pd.DataFrame, folder: Path) -> None:
     """Write README.md and the figure into ``folder``."""
-    results = records.reindex(columns=list(dict.fromkeys([*records.columns, *RUN])))
-    results = results[results["constraint"].notna()].drop_duplicates(list(RUN), keep="last")
+    everything = records.reindex(columns=list(dict.fromkeys([*records.columns, *RUN, MACHINE])))
+    records = records[everything[MACHINE].isna()]
+    runs = everything[everything["constraint"].notna()]
+    runs = runs.drop_duplicates([*RUN, MACHINE], keep="last")
+    results, others = runs[runs[MACHINE].isna()], runs[runs[MACHINE].notna()]
     parts = [HEADING, MADE_UP if bool(records["quick"].any()) else ""]
     if len(results):
         figure = trade_off(results)
@@ -95,6 +101,7 @@ def draw(records: pd.DataFrame, folder: Path) -> None:
         mention_table(records),
         cost_lines(records),
         agreement_lines(records),
+        machine_lines(results, others),
         shortfall(records),
         COMMANDS,
     ]

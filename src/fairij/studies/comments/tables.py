@@ -105,6 +105,36 @@ def agreement_lines(records: pd.DataFrame) -> str:
     return "## The same edit on two devices\n" + "\n".join(parts) + "\n" if parts else ""
 
 
+def machine_lines(results: pd.DataFrame, others: pd.DataFrame) -> str:
+    """What other machines found, beside the results: the means of the same runs over seeds."""
+    parts = []
+    for (machine, model), rows in others.groupby(["machine", "model"], sort=False):
+        units = rows.drop_duplicates("unit")
+        hours = units["unit_cpu_seconds"].sum() / 3600
+        apart = (_means(rows) - _means(results)).abs().dropna()
+        balanced, run_for = apart["balanced_accuracy"], apart.index.get_level_values("constraint")
+        gaps = {
+            short: apart.loc[run_for == name, name]
+            for name, short in (("equalized_odds", "EO"), ("demographic_parity", "DP"))
+        }
+        parts.append(
+            f"- {model}, {machine}: {len(rows)} runs in {len(units)} units, {hours:.1f} hours of "
+            f"one core. Means over seeds of {len(apart)} runs beside those above: balanced "
+            f"accuracy differs by {balanced.mean():.4f} on average and {balanced.max():.4f} at "
+            "most, "
+            + ", ".join(f"{gap} by {d.mean():.4f} and {d.max():.4f}" for gap, d in gaps.items())
+            + "."
+        )
+    return "## The same study elsewhere\n" + "\n".join(parts) + "\n" if parts else ""
+
+
+def _means(results: pd.DataFrame) -> pd.DataFrame:
+    """Of each run, by model, identity, constraint and label, over seeds."""
+    labelled = results.assign(label=run_labels(results))
+    figures = ["balanced_accuracy", "equalized_odds", "demographic_parity"]
+    return labelled.groupby(["model", "identity", "constraint", "label"])[figures].mean()
+
+
 def mention_table(records: pd.DataFrame) -> str:
     """How few comments the gaps of an identity are taken over, and how far a rate may be off."""
     found = records[records["method"] == "mentions"]

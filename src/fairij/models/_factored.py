@@ -124,6 +124,22 @@ class FactoredGraph:
         return sum(own.values())
 
 
+def row_products(graphs: Sequence[FactoredGraph]) -> Tensor | None:
+    """``J J^T`` (N, N) over the rows of all batches; of one output and one place a row only.
+
+    Two rows' Jacobians of a layer are ``d x^T`` and ``e y^T``, whose inner product is
+    ``(d e) (x y)``: no Jacobian is made.
+    """
+    total = torch.zeros((), device=graphs[0].outputs.device)
+    for parts in zip(*(graph.layers for graph in graphs), strict=True):
+        if any(part.slopes.ndim > 2 or len(part.slopes) != len(part.inputs) for part in parts):
+            return None
+        inputs, slopes = (torch.cat([getattr(p, n) for p in parts]) for n in ("inputs", "slopes"))
+        among_inputs = inputs @ inputs.T if parts[0].weight is not None else 0.0
+        total = total + (slopes @ slopes.T) * (among_inputs + (parts[0].bias is not None))
+    return total
+
+
 def comes_in_factors(function: Function, parameters: Sequence[Tensor]) -> bool:
     """Whether the factors give the ``J^T u`` of an ordinary backward pass: tried, not argued.
 

@@ -12,7 +12,7 @@ from torch.func import jacrev, vmap
 
 from fairij.models._autograd import Graph, JvpMode, saved_bytes, working_mode
 from fairij.models._batches import mapped, parts_of, sliced
-from fairij.models._factored import FactoredGraph, NotFactoredError
+from fairij.models._factored import FactoredGraph, NotFactoredError, row_products
 from fairij.models._parameters import flatten
 from fairij.models.base import Middle
 from fairij.models.mapped import release
@@ -188,9 +188,20 @@ class TorchLinearization:
 
     def row_squares(self) -> Tensor | None:
         """``|J_n|^2`` of every row, (N,), where its factors are at hand."""
+        factored = self._factored
+        return torch.cat([graph.row_squares() for graph in factored]) if factored else None
+
+    def row_products(self) -> Tensor | None:
+        """``J J^T`` (N, N) where all factors are at hand, each row with one output."""
+        factored = self._factored
+        return row_products(factored) if factored else None
+
+    @property
+    def _factored(self) -> list[FactoredGraph]:
+        """The factors of all batches, where all of them are kept."""
         graphs = [self._kept.get(i) for i in range(len(self._batches))]
-        squares = [graph.row_squares() for graph in graphs if isinstance(graph, FactoredGraph)]
-        return torch.cat(squares) if len(squares) == len(graphs) else None
+        found = [graph for graph in graphs if isinstance(graph, FactoredGraph)]
+        return found if len(found) == len(graphs) else []
 
     def moved(self, by: Tensor) -> TorchLinearization:
         at = self._at + by.to(self._at)

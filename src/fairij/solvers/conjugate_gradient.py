@@ -18,11 +18,14 @@ from fairij.curvature import Curvature
 from fairij.errors import InvalidInputError, NegativeCurvatureError, NotConvergedError
 from fairij.solvers.base import Solution, check_damping, columns
 from fairij.solvers.exact import not_positive_definite
+from fairij.solvers.row_space import RowSpaceInverse
 from fairij.solvers.sampling import sampled
 from fairij.unison import processes
 
 SMALLER = 8  # times as many rows as a sample of them has, at least
 GUIDED, GUIDE_STEPS = 0.1, 50  # how far a direction is solved for on the sample
+WIDE = 32  # times as many parameters as sampled rows: their curvature is inverted among the rows
+DISTRUST = 0.2  # of a sampled row's curvature; without it small samples lead astray
 NOTHING_NEW = 1e-4  # of a direction that the earlier ones already span
 
 
@@ -38,7 +41,8 @@ class ConjugateGradient:
         oldest make room
     on_failure : "raise", or "return" what was reached
     sample_rows : of a training set at least eight times as large, about so many rows are sampled,
-        on which each new direction is first solved for, loosely. Fewer products with all rows
+        on which each new direction is first solved for: loosely, or exactly where parameters are
+        many times as many (of torch models that come in factors). Fewer products with all rows
         where plain conjugate gradients take many (little damping, a small tolerance); none saved
         where they take few. In float32 for tolerances down to 1e-4. 0: no sample; none is drawn
         either on several processes or for the full Hessian
@@ -67,7 +71,7 @@ class ConjugateGradient:
         damping = check_damping(damping)
         return ConjugateInverse(self, curvature, damping, guide=self._guide(curvature, damping))
 
-    def _guide(self, curvature: Curvature, damping: float) -> ConjugateInverse | None:
+    def _guide(self, curvature: Curvature, damping: float) -> Guide | None:
         """The inverse of a sample's curvature."""
         rows = len(curvature.objective.y)
         if not 0 < SMALLER * self.sample_rows <= rows or processes() > 1:
@@ -75,6 +79,12 @@ class ConjugateGradient:
         sample = sampled(curvature, self.sample_rows)
         if sample is None:
             return None
+        if len(sample.objective.theta) >= WIDE * len(sample.objective.y):
+            exact = RowSpaceInverse.of(
+                sample, damping, memory_limit=self.memory_limit, distrust=DISTRUST
+            )
+            if exact is not None:
+                return exact
         loose = ConjugateGradient(
             tolerance=GUIDED,
             max_steps=GUIDE_STEPS,
@@ -137,7 +147,7 @@ class ConjugateInverse:
         curvature: Curvature,
         damping: float,
         directions: Directions | None = None,
-        guide: ConjugateInverse | None = None,
+        guide: Guide | None = None,
     ) -> None:
         self.damping, self._guide = damping, guide
         self._settings, self._curvature = settings, curvature
@@ -215,3 +225,6 @@ class ConjugateInverse:
             "tolerance is below what the model's precision can give. Cures: raise `damping`, "
             "raise `max_steps`, loosen `tolerance`, or give the model in float64."
         )
+
+
+Guide = ConjugateInverse | RowSpaceInverse  # of a sample's curvature

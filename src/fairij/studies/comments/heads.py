@@ -36,6 +36,7 @@ RECIPES = {
 # the edit is one that loses at most this much of balanced accuracy on validation rows
 BUDGET = 0.005
 DAMPINGS = (1e-3, 1e-2, 1e-1)
+SAMPLED = {"LC": 0, "NC": 4096}  # rows that guide the solver, where parameters are many
 KEPT_BYTES = {"cpu": 2**31, "cuda": 2**35}
 
 
@@ -72,7 +73,7 @@ def plain(folder: str, head: str, seed: int) -> Plain:
     given = training_arguments(parts, rows)
     trained = train(fresh, recipe=RECIPES[head], seed=seed, **given)
     seconds = time.perf_counter() - start
-    return Plain(fresh, rows, trained, seconds, SharedConjugateGradient())
+    return Plain(fresh, rows, trained, seconds, SharedConjugateGradient(sample_rows=SAMPLED[head]))
 
 
 def head_unit(

@@ -1,0 +1,71 @@
+"""The exact inverse of a few rows' curvature, found among the rows.
+
+With ``R = diag(m)^1/2 J`` of n rows, ``(c I + R^T R)^-1 v = (v - R^T (c I + R R^T)^-1 R v) / c``.
+Where the model can say what ``J J^T`` is without making J, an answer costs one product with each of
+``J`` and ``J^T``: where parameters are many and rows are few, far less than solving by products.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fairij.curvature import Curvature
+from fairij.solvers.base import Solution, check_damping, relative_residual
+
+BYTES = 12  # of an entry of R R^T, and of its factor in double precision
+
+
+class RowSpaceInverse:
+    """``(H + (damping + ridge) I)^-1`` for a curvature of few rows with one output each."""
+
+    def __init__(
+        self,
+        curvature: Curvature,
+        damping: float,
+        root: Tensor,
+        products: Tensor,
+        ridge: float = 0.0,
+    ) -> None:
+        self.damping, self.ridge = check_damping(damping), ridge
+        self._curvature, self._root, self._products = curvature, root, products
+        self._shift = self.damping + ridge + curvature.objective.l2  # of every parameter alike
+        inner = products.to(torch.float64, copy=True)
+        inner.diagonal().add_(self._shift)
+        self._factor, failed = torch.linalg.cholesky_ex(inner)
+        self.is_sound = int(failed) == 0
+
+    @classmethod
+    def of(
+        cls, curvature: Curvature, damping: float, *, memory_limit: int, distrust: float = 0.0
+    ) -> RowSpaceInverse | None:
+        """None where the model does not know ``J J^T``, or it would take more than the limit.
+
+        ``distrust`` makes a ridge of that share of a row's curvature: of rows that stand for many
+        others, none is then followed where it alone leads.
+        """
+        o = curvature.objective
+        known = getattr(o.model, "row_products", None)
+        if known is None or o.l2.ndim > 0 or BYTES * len(o.y) ** 2 > memory_limit:
+            return None
+        traces, products = curvature.traces(slice(None)), known()
+        if traces is None or products is None:
+            return None
+        root = traces.sqrt()  # of one output, whose trace is all there is
+        products = root[:, None] * products * root
+        ridge = distrust * float(products.diagonal().mean())
+        found = cls(curvature, damping, root, products, ridge)
+        return found if found.is_sound else None
+
+    def with_damping(self, damping: float) -> RowSpaceInverse:
+        """The inverse at another damping, over the same rows."""
+        return RowSpaceInverse(self._curvature, damping, self._root, self._products, self.ridge)
+
+    def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:
+        """Of one right-hand side, (D,)."""
+        model = self._curvature.objective.model
+        among_rows = (self._root * model.jvp(b)).double()
+        weights = torch.cholesky_solve(among_rows[:, None], self._factor)[:, 0]
+        x = (b - model.vjp(self._root * weights.to(b))) / self._shift
+        at = self.damping + self.ridge
+        return Solution(x, 1, lambda: relative_residual(self._curvature, at, b, x))

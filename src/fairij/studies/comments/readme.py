@@ -46,8 +46,8 @@ and its figures say how the method works through T5's code, nothing of how well 
 
 **Fair-IJ** takes the smallest gap on validation comments among edits that lose at most 0.005 of
 balanced accuracy there ("budget"), and by the paper's rule the smallest gap whatever it costs
-("lowest gap", from the same table of candidates for LC and NC; for NC that is a model that calls
-next to nothing toxic). "Both gaps" weighs the two gaps of EO so as to close them together. GapReg
+("lowest gap"; for NC, where it is taken from the same table of candidates, that is a model that
+calls next to nothing toxic). "Both gaps" weighs the two gaps of EO so as to close them together. GapReg
 and HGR need the group of all training comments; Fair-IJ needs it on validation comments alone. Only
 the epoch of best validation loss (with the penalty, where there is one) is kept.
 

@@ -19,6 +19,7 @@ from fairij import FairIJ, Grid, Neumann, SharedConjugateGradient, checkpoints
 from fairij.checkpoints import Journal
 from fairij.errors import CheckpointError, FairIJError
 from fairij.losses import BinaryCrossEntropy
+from fairij.solvers import conjugate_gradient
 
 DATA = problem()
 SETTINGS: dict[str, Any] = {"search": Grid(points=4, scales=(1.0, 3.0))}
@@ -102,7 +103,11 @@ def test_a_finished_run_makes_no_pass_again(
     same(DATA.fit(fair(**SETTINGS, checkpoint=tmp_path)), first)
 
 
-def test_a_solver_that_several_fits_share_goes_on_whatever_came_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wide", [conjugate_gradient.WIDE, 1])
+def test_a_solver_that_several_fits_share_goes_on_whatever_came_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide: int
+) -> None:
+    monkeypatch.setattr(conjugate_gradient, "WIDE", wide)  # by products, and among rows
     solver = SharedConjugateGradient(sample_rows=5)
     first = DATA.fit(fair(**SETTINGS, solver=solver, checkpoint=tmp_path))
     same(DATA.fit(fair(**SETTINGS, solver=solver, checkpoint=tmp_path)), first)

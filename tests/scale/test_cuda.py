@@ -16,6 +16,7 @@ from torch import nn
 
 from biased import fair, fitted, problem
 from fairij import ConjugateGradient, FairIJ, Grid, SharedConjugateGradient
+from fairij.solvers import conjugate_gradient
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
@@ -95,7 +96,11 @@ def test_the_jacobians_of_trigger_tokens_are_made_in_smaller_batches_where_memor
     torch.testing.assert_close(found.jvp(r), expected.jvp(r), rtol=1e-3, atol=1e-2)
 
 
-def test_a_sample_and_shared_directions_give_what_plain_ones_give() -> None:
+@pytest.mark.parametrize("wide", [conjugate_gradient.WIDE, 1])
+def test_a_sample_and_shared_directions_give_what_plain_ones_give(
+    monkeypatch: pytest.MonkeyPatch, wide: int
+) -> None:
+    monkeypatch.setattr(conjugate_gradient, "WIDE", wide)  # by products, and among rows
     data = problem()
     model = fitted(dtype=torch.float32).cuda()
     plain = data.fit(fair(model, solver=ConjugateGradient(tolerance=1e-4))).influence_

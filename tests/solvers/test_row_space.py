@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -42,11 +43,35 @@ def wide_case(rows: int) -> Case:
 @pytest.mark.parametrize("name", ["mlp", "logistic", "mlp_weighted_l2"])
 @pytest.mark.parametrize("batch_size", [7, 1000])
 def test_inner_products_of_rows_are_those_of_their_jacobians(name: str, batch_size: int) -> None:
-    model = make_case(name, n=40).objective(batch_size=batch_size).model
-    J = model.rows(torch.arange(40))[:, 0]
-    found = model.row_products()  # type: ignore[attr-defined]
-    torch.testing.assert_close(found, J @ J.T)
-    torch.testing.assert_close(found.diagonal(), model.row_squares())  # type: ignore[attr-defined]
+    case = make_case(name, n=40)
+    J = case.jacobian()[:, 0]
+    for dtype in (torch.float64, torch.float32):
+        model: Any = case.objective(dtype, batch_size=batch_size).model
+        found = model.row_products()
+        torch.testing.assert_close(found, (J @ J.T).to(dtype))
+        torch.testing.assert_close(found.diagonal(), model.row_squares())
+
+
+class Crossed(torch.nn.Module):
+    """Calls its layers in an order that depends on the rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = (torch.nn.Linear(4, 1, bias=False).double() for _ in "ab")
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        if X[0, 0] > 0:
+            return self.one(X) + self.two(X) ** 2
+        return self.two(X) ** 2 + self.one(X)
+
+
+def test_layers_are_told_apart_by_their_parameters() -> None:
+    case = make_case("mlp", n=40)
+    torch.manual_seed(0)
+    crossed = replace(case, module=Crossed(), X=case.X[case.X[:, 0].argsort()])
+    J = crossed.jacobian()[:, 0]
+    model: Any = crossed.objective(batch_size=10).model
+    torch.testing.assert_close(model.row_products(), J @ J.T)
 
 
 def test_without_all_factors_or_with_several_outputs_there_are_none() -> None:
@@ -75,8 +100,33 @@ def test_it_is_the_inverse(name: str, kind: str, damping: float, distrust: float
 
 def test_it_is_not_made_of_more_rows_than_fit() -> None:
     curvature = make_curvature("ggn", make_case("mlp", n=30).objective())
-    assert RowSpaceInverse.of(curvature, DAMPING, memory_limit=12 * 900) is not None
-    assert RowSpaceInverse.of(curvature, DAMPING, memory_limit=12 * 900 - 1) is None
+    assert RowSpaceInverse.of(curvature, DAMPING, memory_limit=32 * 900) is not None
+    assert RowSpaceInverse.of(curvature, DAMPING, memory_limit=32 * 900 - 1) is None
+
+
+def test_where_memory_runs_out_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    objective = make_case("mlp", n=30).objective()
+    curvature = make_curvature("ggn", objective)
+    for error, caught in ((torch.OutOfMemoryError("CUDA out of memory"), True), (ValueError(), 0)):
+
+        def fails(error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr(objective.model, "row_products", fails)
+        if caught:
+            assert RowSpaceInverse.of(curvature, DAMPING, memory_limit=PLENTY) is None
+        else:
+            with pytest.raises(ValueError):  # noqa: PT011 - the very one
+                RowSpaceInverse.of(curvature, DAMPING, memory_limit=PLENTY)
+
+
+def test_an_inverse_that_cannot_be_had_at_a_damping_is_none() -> None:
+    curvature = make_curvature("ggn", make_case("mlp", n=60).objective())
+    inverse = RowSpaceInverse.of(curvature, 1.0, memory_limit=PLENTY)
+    assert inverse is not None
+    inverse._products = inverse._products - 0.01 * torch.eye(60, dtype=torch.float64)
+    assert inverse.with_damping(1e-3) is None
+    assert inverse.with_damping(0.02) is not None
 
 
 def test_a_penalty_that_differs_between_parameters_is_left_to_others() -> None:

@@ -130,13 +130,17 @@ def row_products(graphs: Sequence[FactoredGraph]) -> Tensor | None:
     Two rows' Jacobians of a layer are ``d x^T`` and ``e y^T``, whose inner product is
     ``(d e) (x y)``: no Jacobian is made.
     """
+    layers = [{(layer.weight, layer.bias): layer for layer in graph.layers} for graph in graphs]
+    if any(found.keys() != layers[0].keys() for found in layers):
+        return None
     total = torch.zeros((), device=graphs[0].outputs.device)
-    for parts in zip(*(graph.layers for graph in graphs), strict=True):
+    for weight, bias in layers[0]:
+        parts = [found[weight, bias] for found in layers]
         if any(part.slopes.ndim > 2 or len(part.slopes) != len(part.inputs) for part in parts):
             return None
         inputs, slopes = (torch.cat([getattr(p, n) for p in parts]) for n in ("inputs", "slopes"))
-        among_inputs = inputs @ inputs.T if parts[0].weight is not None else 0.0
-        total = total + (slopes @ slopes.T) * (among_inputs + (parts[0].bias is not None))
+        among_inputs = inputs @ inputs.T if weight is not None else 0.0
+        total = total + (slopes @ slopes.T) * (among_inputs + (bias is not None))
     return total
 
 

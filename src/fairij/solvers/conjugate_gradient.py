@@ -37,15 +37,16 @@ class ConjugateGradient:
     ----------
     tolerance : stop when ``|b - A x| <= tolerance |b|`` for every right-hand side
     max_steps : products allowed in one call of ``solve``
-    memory_limit : bytes of directions that may be kept, and half as many of those of a sample; the
-        oldest make room
+    memory_limit : bytes of directions that may be kept, and half as many of those of a sample (or,
+        at each damping, of its matrices among rows); the oldest make room
     on_failure : "raise", or "return" what was reached
     sample_rows : of a training set at least eight times as large, about so many rows are sampled,
         on which each new direction is first solved for: loosely, or exactly where parameters are
-        many times as many (of torch models that come in factors). Fewer products with all rows
-        where plain conjugate gradients take many (little damping, a small tolerance); none saved
-        where they take few. In float32 for tolerances down to 1e-4. 0: no sample; none is drawn
-        either on several processes or for the full Hessian
+        32 times as many and more, of a torch model with one output whose parameters belong to
+        linear layers. Fewer products with all rows where plain conjugate gradients take many
+        (little damping, a small tolerance); none saved, or more taken, where they take few. In
+        float32 for tolerances down to 1e-4. 0: no sample; none is drawn either on several
+        processes or for the full Hessian
     """
 
     tolerance: float = 3e-3
@@ -81,7 +82,7 @@ class ConjugateGradient:
             return None
         if len(sample.objective.theta) >= WIDE * len(sample.objective.y):
             exact = RowSpaceInverse.of(
-                sample, damping, memory_limit=self.memory_limit, distrust=DISTRUST
+                sample, damping, memory_limit=self.memory_limit // 2, distrust=DISTRUST
             )
             if exact is not None:
                 return exact

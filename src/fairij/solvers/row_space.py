@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from fairij.curvature import Curvature
+from fairij.models.memory import OUT_OF_MEMORY, is_out_of_memory
 from fairij.solvers.base import Solution, check_damping, relative_residual
 
-BYTES = 12  # of an entry of R R^T, and of its factor in double precision
+BYTES = 32  # of an entry of R R^T, of its factor in double precision, and of making both
 
 
 class RowSpaceInverse:
@@ -39,7 +40,7 @@ class RowSpaceInverse:
     def of(
         cls, curvature: Curvature, damping: float, *, memory_limit: int, distrust: float = 0.0
     ) -> RowSpaceInverse | None:
-        """None where the model does not know ``J J^T``, or it would take more than the limit.
+        """None where the model does not know ``J J^T``, or it takes more memory than there is.
 
         ``distrust`` makes a ridge of that share of a row's curvature: of rows that stand for many
         others, none is then followed where it alone leads.
@@ -48,18 +49,24 @@ class RowSpaceInverse:
         known = getattr(o.model, "row_products", None)
         if known is None or o.l2.ndim > 0 or BYTES * len(o.y) ** 2 > memory_limit:
             return None
-        traces, products = curvature.traces(slice(None)), known()
-        if traces is None or products is None:
+        try:
+            traces, products = curvature.traces(slice(None)), known()
+            if traces is None or products is None:
+                return None
+            root = traces.sqrt()  # of one output, whose trace is all there is
+            products = root[:, None] * products * root
+            ridge = distrust * float(products.diagonal().mean())
+            found = cls(curvature, damping, root, products, ridge)
+        except OUT_OF_MEMORY as error:
+            if not is_out_of_memory(error):
+                raise
             return None
-        root = traces.sqrt()  # of one output, whose trace is all there is
-        products = root[:, None] * products * root
-        ridge = distrust * float(products.diagonal().mean())
-        found = cls(curvature, damping, root, products, ridge)
         return found if found.is_sound else None
 
-    def with_damping(self, damping: float) -> RowSpaceInverse:
-        """The inverse at another damping, over the same rows."""
-        return RowSpaceInverse(self._curvature, damping, self._root, self._products, self.ridge)
+    def with_damping(self, damping: float) -> RowSpaceInverse | None:
+        """The inverse at another damping, over the same rows; None where there is none."""
+        other = RowSpaceInverse(self._curvature, damping, self._root, self._products, self.ridge)
+        return other if other.is_sound else None
 
     def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:
         """Of one right-hand side, (D,)."""

@@ -46,13 +46,13 @@ and its figures say how the method works through T5's code, nothing of how well 
 
 **Fair-IJ** takes the smallest gap on validation comments among edits that lose at most 0.005 of
 balanced accuracy there ("budget"), and by the paper's rule the smallest gap whatever it costs
-("lowest gap"; for NC that is a model that calls next to nothing toxic). "Both gaps" weighs the two
+("lowest gap"; for NC that is a model that calls nothing toxic). "Both gaps" weighs the two
 gaps of EO so as to close them together. GapReg and HGR need the group of all training comments;
 Fair-IJ needs it on validation comments alone. Only the epoch of best validation loss (with the
 penalty, where there is one) is kept.
 
-A GPU adds up in no fixed order, so that trainings there do not repeat to the bit. The mean EO over
-seeds of NC for "muslim" was up to 0.033 apart in two runs (GapReg), the second by later code.
+NC's trainings repeat to the bit on the same machine with the same libraries, and differ elsewhere:
+the mean EO over seeds for "muslim" was up to 0.033 apart (GapReg) from that of an earlier run.
 
 Settings were tried out on a seed that is not among those reported. One exception: "both gaps" was
 added after the other figures for EO had been seen, test figures among them.

@@ -112,6 +112,7 @@ def machine_lines(results: pd.DataFrame, others: pd.DataFrame) -> str:
     for _, rows in others.groupby(["machine", "encoder", "model"], sort=False):
         machine, encoder, model = rows[["machine", "encoder", "model"]].iloc[0]
         units = rows.drop_duplicates("unit")
+        here = results[(results["encoder"] == encoder) & (results["model"] == model)]
         hours = units["unit_cpu_seconds"].sum() / 3600
         apart = (_by_run(rows) - _by_run(results)).dropna()
         if apart.empty:
@@ -125,8 +126,8 @@ def machine_lines(results: pd.DataFrame, others: pd.DataFrame) -> str:
         }
         parts.append(
             f"- {TITLES.get(encoder, encoder)}, {model}, {machine}: {len(rows)} runs in "
-            f"{len(units)} units, {hours:.1f} hours of one core. Differences from the means above, "
-            f"over {fewest} or more seeds that both have, on average and at most: "
+            f"{len(units)} of {here['unit'].nunique()} units, {hours:.1f} hours of one core. Means "
+            f"over the seeds that both have ({fewest} or more) differ on average and at most by: "
             + ", ".join(
                 f"{name} {d.mean():.4f} and {d.max():.4f}" for name, d in said.items() if len(d)
             )

@@ -63,7 +63,7 @@ def whole_units(folder: str) -> list[Unit]:
     return [
         mentions(folder),
         pretraining(folder),
-        *(  # a seed's units in a row: they share its plain training and directions
+        *(  # a seed's units in a row: they share its plain training
             make(folder, kind, s, i)
             for kind in HEADS
             for s in SEEDS

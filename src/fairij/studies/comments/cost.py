@@ -28,7 +28,7 @@ def cost_unit(
     """Seconds of training, of the floor, of the scores, and of a whole mitigation by phase."""
     parts = comments(folder)
     fresh, rows = fresh_model(folder, name, n_tokens, 0)
-    given = training_arguments(parts, rows, identity)
+    given = training_arguments(parts, rows)
     train(fresh, recipe=Recipe(epochs=1), seed=0, **given)  # kernels are made once
     start = time.perf_counter()
     plain = train(fresh, recipe=recipe, seed=0, **given)
@@ -80,7 +80,7 @@ def agreement_unit(
         "val": _with_mentions(parts["val"], identity, validation_rows),
     }
     fresh, rows = fresh_model(folder, name, n_tokens, 0)
-    plain = train(fresh, recipe=recipe, **training_arguments(parts, rows, identity)).model
+    plain = train(fresh, recipe=recipe, **training_arguments(parts, rows)).model
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -114,6 +114,7 @@ def machine_lines(results: pd.DataFrame, others: pd.DataFrame) -> str:
         units = rows.drop_duplicates("unit")
         here = results[(results["encoder"] == encoder) & (results["model"] == model)]
         hours = units["unit_cpu_seconds"].sum() / 3600
+        codes = ", ".join(rows["code"].dropna().unique()) or "not known"
         apart = (_by_run(rows) - _by_run(results)).dropna()
         if apart.empty:
             continue
@@ -126,8 +127,9 @@ def machine_lines(results: pd.DataFrame, others: pd.DataFrame) -> str:
         }
         parts.append(
             f"- {TITLES.get(encoder, encoder)}, {model}, {machine}: {len(rows)} runs in "
-            f"{len(units)} of {here['unit'].nunique()} units, {hours:.1f} hours of one core. Means "
-            f"over the seeds that both have ({fewest} or more) differ on average and at most by: "
+            f"{len(units)} of {here['unit'].nunique()} units, {hours:.1f} hours of one core, by "
+            f"the code {codes}. Means over the seeds that both have ({fewest} or more) differ on "
+            "average and at most by: "
             + ", ".join(
                 f"{name} {d.mean():.4f} and {d.max():.4f}" for name, d in said.items() if len(d)
             )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fairij import AccuracyBudget, FairIJ, Grid
@@ -80,6 +81,29 @@ def test_one_gap_alone_does_not_bring_the_others_along() -> None:
     }
     found = {name: gaps(fair.estimator_, data)[0] for name, fair in asked.items()}
     assert found["demographic_parity_balanced"] < 0.5 * found["demographic_parity_sum"]
+
+
+@pytest.mark.parametrize("search", ["grid", "reweight"])
+def test_all_of_several_groups_come_together(search: str) -> None:
+    """Not only the two that are furthest apart at first, whose place another pair would take."""
+    data = table(rows=2000, new=2 * HALF)
+    groups = np.char.add(data.group_new.astype(str), np.where(data.X_new[:, 1] > 0, "+", "-"))
+    model = classifier("LightGBM").fit(data.X, data.y)
+    fair = FairIJ(model, search=search, damping=3e-2, verbose=False).fit(
+        data.X,
+        data.y,
+        X_val=data.X_new[:HALF],
+        y_val=data.y_new[:HALF],
+        sensitive_features_val=groups[:HALF],
+    )
+
+    def gap(model: Any) -> float:
+        rates = pd.Series(model.predict(data.X_new[HALF:])).groupby(groups[HALF:]).mean()
+        return float(rates.max() - rates.min())
+
+    assert len(fair.diagnostics_["part_weights"]) == 3
+    assert gap(model) > 0.5
+    assert gap(fair.estimator_) < 0.25 * gap(model)
 
 
 def test_within_a_budget_of_accuracy_the_gaps_still_fall() -> None:

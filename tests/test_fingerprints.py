@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -42,6 +43,26 @@ def test_data_fingerprint_of_any_form() -> None:
     assert data_fingerprint(X.tolist(), y.tolist()) == data_fingerprint(X.astype(np.float64), y)
     assert data_fingerprint(scipy.sparse.csr_array(X), y) == data_fingerprint(X, y)
     assert len(data_fingerprint(scipy.sparse.coo_matrix(X), pd.Series(y.astype(str)))) == 64
+
+
+def test_texts_and_rows_of_unlike_lengths_have_fingerprints() -> None:
+    texts = ["sky", "rain", "a" * 50]
+    same = [texts, np.array(texts), np.array(texts, object), pd.Series(texts)]
+    assert len({data_fingerprint(form, [0, 1, 1]) for form in same}) == 1
+    assert data_fingerprint(texts, [0, 1, 1]) != data_fingerprint(["sky", "rai", "n"], [0, 1, 1])
+    rows = {"input_ids": [[1, 2, 3], [4], [5, 6]]}
+    assert data_fingerprint(rows, texts) == data_fingerprint(rows, texts, every_row=True)
+    other = {"input_ids": [[1, 2], [3, 4], [5, 6]]}
+    assert data_fingerprint(rows, texts) != data_fingerprint(other, texts)
+
+
+def test_one_long_text_does_not_widen_the_others() -> None:
+    texts = ["sky"] * 2000 + ["a" * 100_000]  # 0.8 GB as an array of texts
+    tracemalloc.start()
+    data_fingerprint(texts, [0] * len(texts))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6
 
 
 def test_data_fingerprint_samples_long_tables() -> None:

@@ -9,9 +9,15 @@ import pytest
 import torch
 
 from fairij import CONSTRAINTS
-from fairij.errors import InvalidInputError
+from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.fairness.groups import encode_groups
-from fairij.labels import Labels, check_constraint, positive_label
+from fairij.labels import (
+    Labels,
+    check_constraint,
+    encode_labels,
+    positive_label,
+    warn_if_reversed,
+)
 from fairij.losses import get_loss
 
 TRUTH = torch.tensor([0] * 40 + [1] * 80, dtype=torch.float64)
@@ -30,6 +36,20 @@ def test_equalized_odds_asks_for_every_label(name: str) -> None:
     constraint = replace(CONSTRAINTS[name], name="separation")
     with pytest.raises(InvalidInputError, match="0 of 'b with label no'"):
         check_constraint(constraint, LABELS, GROUPS, stacklevel=1)
+
+
+def test_labels_of_one_class_are_refused_also_where_the_model_names_both() -> None:
+    z, y = torch.zeros(4, dtype=torch.float64), np.array(["no"] * 4)
+    both = np.array(["no", "yes"])
+    with pytest.raises(InvalidInputError, match="both classes, found only no"):
+        encode_labels(z, z, y, np.array(["no", "yes", "no", "no"]), "binary_cross_entropy", both)
+
+
+def test_answers_that_are_wrong_more_often_than_right_are_warned_of() -> None:
+    z = torch.where(TRUTH == 1, 1.0, -1.0)
+    warn_if_reversed(LABELS, z, stacklevel=1)
+    with pytest.warns(FairIJWarning, match="right on 0% .* speak for 'yes' against 'no'"):
+        warn_if_reversed(LABELS, -z, stacklevel=1)
 
 
 def test_the_positive_label_is_the_second_of_two() -> None:

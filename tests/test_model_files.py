@@ -195,5 +195,8 @@ def test_a_folder_must_hold_a_model(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"has no config\.json"):
         load_model(tmp_path)
     (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(InvalidInputError, match="must hold the model's tokenizer"):
+        load_model(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(InvalidInputError, match="cannot be read as a Hugging Face folder"):
         load_model(tmp_path)

@@ -28,7 +28,7 @@ def diagnose(
     target, found = ranking.target, ranking.influence
     rows, before = target.rows, target.value
     z = editable.outputs(rows.X, objective.theta + delta)
-    after, _ = settings.constraint.gradient(
+    parts = settings.constraint.group_gradients(
         z, rows.y, rows.groups, settings.loss, settings.temperature
     )
     return {
@@ -48,7 +48,7 @@ def diagnose(
         "jvp_mode": getattr(objective.model, "mode", "exact"),
         "surrogate_before": before,
         "surrogate_predicted": before + float((delta @ target.gradients).sum()),
-        "surrogate_after": after,
+        "surrogate_after": sum(gap for gap, _ in parts),
     }
 
 

@@ -51,5 +51,9 @@ class SmallGroupWarning(FairIJWarning):
     """A group has few validation rows, so its rates are uncertain."""
 
 
+class SeenRowsWarning(FairIJWarning):
+    """The validation rows were split off those that the model may have been trained on."""
+
+
 class NothingToDropWarning(FairIJWarning):
     """No training point has positive influence on the gap; the model is returned unchanged."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def _blocks(part: Any) -> Iterator[Any]:
         yield from map(_by_kind, part.chunks(READ_ROWS))
     else:
         table = part.tocsr() if hasattr(part, "tocsr") else part
-        table = table if hasattr(table, "shape") else np.asarray(table)
+        table = table if hasattr(table, "shape") else _array(table)
         for start in range(0, table.shape[0], READ_ROWS):
             yield _by_kind(part_of_table(table, slice(start, start + READ_ROWS)))
 
@@ -103,11 +104,32 @@ def _add(digest: Any, table: Any) -> None:
     if isinstance(table, Tensor):
         wide = table.float() if table.dtype == torch.bfloat16 else table  # numpy lacks it
         table = wide.detach().cpu().numpy()
-    for array in _entries(table) if hasattr(table, "toarray") else [np.asarray(table)]:
-        if array.dtype.kind == "O":
-            array = array.astype(str)
+    for array in _entries(table) if hasattr(table, "toarray") else [_array(table)]:
+        if array.dtype.kind in "OU":
+            _add_values(digest, array)
+            continue
         digest.update(f"{array.shape} {array.dtype}".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+def _array(table: Any) -> NDArray[Any]:
+    """Texts, and rows of unlike lengths, as objects: no array as wide as the longest is made."""
+    if not isinstance(table, list):
+        return np.asarray(table)
+    if not any(isinstance(value, str) for value in table[:1]):
+        with suppress(ValueError):
+            return np.asarray(table)
+    rows = np.empty(len(table), object)
+    rows[:] = table
+    return rows
+
+
+def _add_values(digest: Any, values: NDArray[Any]) -> None:
+    digest.update(f"{values.shape} values".encode())
+    for value in values.ravel():
+        whole = np.asarray(value).tolist() if isinstance(value, (list, np.ndarray)) else value
+        text = str(whole).encode("utf-8", "surrogatepass")
+        digest.update(f"{len(text)} ".encode() + text)
 
 
 def _entries(X: Any) -> list[NDArray[Any]]:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.errors import InvalidInputError, SmallGroupWarning
+from fairij.errors import FairIJWarning, InvalidInputError, SmallGroupWarning
 from fairij.fairness import arrays
 from fairij.fairness.constraints import CONSTRAINTS, Constraint
 from fairij.fairness.groups import Groups
@@ -63,6 +63,8 @@ def encode_labels(
     else:
         classes = class_labels(y, z) if known is None else np.asarray(known)
         encoded = [encode_classes(name, values, classes) for name, values in both]
+        if len(classes) == 2 and encoded[0].min() == encoded[0].max():
+            raise one_class(classes[encoded[0][0]])
     train, validation = _beside(z, encoded[0]), _beside(z_val, encoded[1])
     for some in blocks(len(train)):
         chosen = named or infer_loss(z[some], train[some])
@@ -96,10 +98,7 @@ def class_labels(y: NDArray[Any], z: Tensor) -> NDArray[Any]:
             f"as many distinct values; found {found[:8].tolist()}."
         )
     if len(found) == 1:
-        raise InvalidInputError(
-            f"The training labels must hold both classes, found only {found[0]!s}; give all the "
-            "rows that the model was trained on."
-        )
+        raise one_class(found[0])
     if len(found) > 2:
         raise InvalidInputError(
             f"A model with one output takes two classes, found {len(found)} label values "
@@ -107,6 +106,13 @@ def class_labels(y: NDArray[Any], z: Tensor) -> NDArray[Any]:
             "regression."
         )
     return found
+
+
+def one_class(found: Any) -> InvalidInputError:
+    return InvalidInputError(
+        f"The training labels must hold both classes, found only {found!s}; give all the rows that "
+        "the model was trained on."
+    )
 
 
 def positive_label(classes: NDArray[Any]) -> Any:
@@ -154,6 +160,23 @@ def check_outputs(name: str, z: Tensor) -> None:
             f"The model's outputs on `{name}` must be finite: row {int(torch.nonzero(bad)[0])} "
             f"gives NaN or infinity ({int(bad.sum())} rows in all); look for extreme features, or "
             "parameters that training has blown up."
+        )
+
+
+def warn_if_reversed(labels: Labels, z_val: Tensor, *, stacklevel: int) -> None:
+    """Warn where the opposite of each answer would be right more often."""
+    if len(labels.classes) != 2:
+        return
+    right = float((labels.loss.predict(z_val) == labels.validation).double().mean())
+    if right < 0.5:
+        low, high = labels.classes.tolist()
+        warnings.warn(
+            f"The model's answers are right on {right:.0%} of the validation rows: their opposites "
+            f"would be right more often. Its output is taken to speak for {high!r} against "
+            f"{low!r}: if it was trained the other way round, or on other columns, what follows is "
+            "of no use; give labels as 0 and 1, and rows as in training.",
+            FairIJWarning,
+            stacklevel=stacklevel + 1,
         )
 
 

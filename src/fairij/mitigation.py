@@ -214,7 +214,7 @@ class Mitigation:
         s, o = self.settings, self.objective
         with self._timed("gradient"):
             model = rows.model or self.editable.linearize(rows.X, keep=False)
-            parts = s.constraint.part_gradients(
+            parts = s.constraint.group_gradients(
                 model.outputs, rows.y, rows.groups, s.loss, s.temperature
             )
             gradients = torch.stack([model.vjp(weights) for _, weights in parts], 1)

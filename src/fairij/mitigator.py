@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import os
 import re
+import warnings
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any, get_args
@@ -25,7 +26,7 @@ from fairij.checkpoints import Journal, JournaledEditable
 from fairij.curvature import CURVATURES
 from fairij.display import Display
 from fairij.distributed import DistributedEditable, whole_column
-from fairij.errors import InvalidInputError
+from fairij.errors import InvalidInputError, SeenRowsWarning
 from fairij.fairness.audit import Audit
 from fairij.fairness.constraints import Constraint, Surrogate, get_constraint
 from fairij.fairness.honesty import HonestGap
@@ -51,6 +52,7 @@ from fairij.models.base import Editable
 from fairij.models.rows import Columns, n_rows
 from fairij.models.sources import as_source
 from fairij.models.streamed import StreamedEditable
+from fairij.models.training import warn_of_caveats
 from fairij.prepared import prepare
 from fairij.progress import reporter, timed
 from fairij.results import audited, by_given_row, choice_of, edit_of
@@ -223,6 +225,7 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 holdout_fraction=self.holdout_fraction,
                 seed=seed,
             )
+        warn_of_caveats(editable, stacklevel=3)
         labels, groups = given.labels, given.validation.groups
         constraint = get_constraint(self.constraints)
         check_constraint(constraint, labels, groups, stacklevel=3)
@@ -365,7 +368,15 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         groups_val = whole_column(X_val, sensitive_features_val)
         groups, fraction = whole_column(X, sensitive_features), self.validation_fraction
         if X_val is None and truth_val is None and groups_val is None:
-            return Data.split(X, y, weight, groups, fraction=fraction, seed=seed)
+            data = Data.split(X, y, weight, groups, fraction=fraction, seed=seed)
+            warnings.warn(
+                "The validation rows are split off `X`. If the model was trained on them too, it "
+                "knows them, and what is measured and chosen on them flatters it: give rows that "
+                "it was not trained on as `X_val`, `y_val` and `sensitive_features_val`.",
+                SeenRowsWarning,
+                stacklevel=4,
+            )
+            return data
         return Data.given(X, y, weight, X_val, truth_val, groups_val)
 
     def _remember_columns(self, X: Any) -> None:

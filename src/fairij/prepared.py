@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairij.inputs import Data, held_out
-from fairij.labels import Labels, check_runs, encode_labels
+from fairij.labels import Labels, check_runs, encode_labels, warn_if_reversed
 from fairij.losses import Loss
 from fairij.models.base import Editable
 from fairij.models.rows import speaking_of
-from fairij.models.training import classes_of, l2_of, loss_of, weights_of
+from fairij.models.training import classes_of, l2_of, loss_of, trained_weights, weights_of
 from fairij.objective import Objective, normalised_weights
 from fairij.task import Rows
 
@@ -55,10 +55,13 @@ def prepare(
         data.y,
         data.y_val,
         loss_of(editable, loss),
-        classes_of(editable),
+        classes_of(editable, data.y),
     )
+    warn_if_reversed(labels, z_val, stacklevel=4)
     theta, rows = editable.theta, len(data.y)
     weight = weights_of(editable, labels.train, data.y, data.weight)
+    if data.rows is None:  # all the rows that the model was given
+        weight = trained_weights(editable, labels.train, weight)
     objective = Objective(
         model,
         labels.train,

@@ -317,6 +317,33 @@ def test_a_language_model_knows_its_labels_by_name(run: Run, files: Path, bert: 
     assert words == codes
 
 
+def test_training_texts_are_on_the_page_only_when_asked_for(
+    run: Run, files: Path, bert: str
+) -> None:
+    asked = ("mitigate", "--model", bert, "--train", "train.csv", "--validation", "validation.csv",
+             "--text", "note", *COLUMNS, *SMALL, "--parameters", "classifier*")  # fmt: skip
+    notes = pd.read_csv("train.csv")["note"]
+    run(*asked, "--out", "hidden")
+    run(*asked, "--show-text", "--out", "shown")
+    worst = pd.read_csv("hidden/influence.csv").nlargest(1, "influence").index[0]
+    hidden, shown = (Path(f"{name}/report.html").read_text() for name in ("hidden", "shown"))
+    assert notes[worst] not in hidden
+    assert "characters of note" in hidden
+    assert notes[worst] in shown
+    run("report", "shown", "--out", "again.html")
+    assert _page("again.html") == _page("shown/report.html")
+
+
+def test_a_language_model_without_its_tokenizer_is_refused(
+    run: Run, files: Path, bert: str
+) -> None:
+    for file in (files / bert).glob("*token*"):
+        file.unlink()
+    (files / bert / "vocab.txt").unlink(missing_ok=True)
+    asked = ("audit", "--model", bert, "--text", "note", *COLUMNS, "--table", "test.csv")
+    assert "must hold the model's tokenizer" in " ".join(run(*asked, code=2).output.split())
+
+
 def test_a_class_is_found_by_its_import_path(run: Run, files: Path) -> None:
     package = files / "shop_models"
     package.mkdir()

@@ -12,20 +12,19 @@ import torch
 
 pytest.importorskip("transformers")
 
-from tiny import bert, biased_rows, classifier, token_rows
+from tiny import bert, biased_rows, classifier, roberta, token_rows, tokenizer
 
 from fairij.baselines.gapreg import GapReg
 from fairij.errors import CheckpointError, InvalidInputError
 from fairij.language import (
     Recipe,
+    TextClassifier,
     TriggerTokens,
-    labelled,
     linear_head,
     nonlinear_head,
-    tokenise,
     train,
 )
-from fairij.language.batches import InHalves, run_all, shuffled, sizes
+from fairij.language.batches import InHalves, on_device, run_all, shuffled, sizes
 from test_sealed import damaged
 
 
@@ -180,7 +179,7 @@ def test_the_shorter_half_is_run_apart_and_cut() -> None:
     hook = model.register_forward_pre_hook(
         lambda module, args, given: widths.append(given["input_ids"].shape[1]), with_kwargs=True
     )
-    found = InHalves(model, 0)(X["input_ids"])
+    found = InHalves(model, X)(torch.arange(21))
     hook.remove()
     torch.testing.assert_close(found, model(**X)[:, 0])
     assert widths == sorted(widths)
@@ -202,39 +201,125 @@ def test_every_row_is_in_one_batch_and_batches_are_of_like_length() -> None:
     assert max(widths) <= 3  # of 3 to 12
 
 
-def test_tables_of_every_kind_are_read(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"text": ["a b", "c"], "label": [0, 1], "other": [1, 2]})
-    datasets = pytest.importorskip("datasets")
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    frame.to_json(tmp_path / "t.jsonl", lines=True, orient="records")
-    frame.to_parquet(tmp_path / "t.parquet")
-    sources: list[Any] = [frame, datasets.Dataset.from_pandas(frame)]
-    sources += [tmp_path / name for name in ("t.csv", "t.jsonl", "t.parquet")]
-    for source in sources:
-        texts, labels = labelled(source)
-        assert texts == ["a b", "c"]
-        assert labels.tolist() == [0, 1]
-    with pytest.raises(InvalidInputError, match=r"must have the columns \['toxic'\]"):
-        labelled(frame, label="toxic")
-    with pytest.raises(InvalidInputError, match="must end in one of"):
-        labelled("t.xml")
-
-
-def test_tokenising_takes_a_column_or_a_dataset() -> None:
-    class Letters:
-        def __call__(self, texts: list[str], **_: Any) -> dict[str, list[list[int]]]:
-            return {"input_ids": [[ord(letter) for letter in text] for text in texts]}
-
-    datasets = pytest.importorskip("datasets")
-    for source in (
-        ["ab", "c"],
-        pd.Series(["ab", "c"]),
-        datasets.Dataset.from_dict({"text": ["ab", "c"]}),
-    ):
-        assert tokenise(source, Letters())["input_ids"].tolist() == [[97, 98], [99]]
-
-
 def test_a_model_without_trainable_parameters_is_refused() -> None:
     X, y, _ = vectors(20, 0)
     with pytest.raises(InvalidInputError, match="must have parameters that require a gradient"):
         train(linear_head(6).requires_grad_(False), X, y, X_val=X, y_val=y)
+
+
+def with_running_means() -> torch.nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return torch.nn.Sequential(
+            torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, 1)
+        )
+
+
+def test_running_means_are_kept_with_the_best_epoch_and_in_the_checkpoint(tmp_path: Path) -> None:
+    (X, y, _), (X_val, y_val, _) = vectors(200, 0), vectors(150, 1)
+    data = {"X": X, "y": y, "X_val": X_val, "y_val": y_val}
+
+    def recipe(epochs: int) -> Recipe:
+        return Recipe(epochs=epochs, batch_size=32, learning_rate=0.1, patience=20)
+
+    whole = train(with_running_means(), recipe=recipe(8), **data)
+    losses = [epoch["validation"] for epoch in whole.history]
+    assert whole.best_epoch < 8
+    z = run_all(whole.model, torch.from_numpy(X_val))
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(z, torch.from_numpy(y_val))
+    assert float(loss) == pytest.approx(min(losses), abs=1e-6)
+    half = tmp_path / "half"
+    train(with_running_means(), recipe=recipe(3), checkpoint=half, **data)
+    rest = train(with_running_means(), recipe=recipe(8), checkpoint=half, **data)
+    assert rest.history == whole.history
+    expected = whole.model.state_dict()
+    for name, value in rest.model.state_dict().items():
+        assert torch.equal(value, expected[name])
+
+
+def changed(values: np.ndarray, value: Any) -> np.ndarray:
+    """A copy whose first value is another."""
+    copied = values.copy()
+    copied.flat[0] = value
+    return copied
+
+
+X, Y, S = vectors(40, 0)
+GROUPS = {"penalty": GapReg(), "groups": S, "groups_val": S}
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"y": Y[:-1]}, "`y` must have one row per data point: expected 40, got 39"),
+        ({"y": np.append(Y, 1)}, "`y` must have .* expected 40, got 41"),
+        ({"y_val": np.append(Y, 1)}, "`y_val` must have .* expected 40, got 41"),
+        ({"y": Y + 1}, r"`y` must be 0 or 1 .* say which are 1, as in `y == 2.0`"),
+        ({"y": np.where(Y, "a", "b")}, "`y` must be 0 or 1 in every row: row 0 holds '[ab]'"),
+        ({"y": changed(Y, np.nan)}, "`y` must not hold missing"),
+        ({"y_val": changed(Y, 0.3)}, "`y_val` must be 0 or 1 .* >= 0.5`"),
+        ({"X": changed(X, np.nan)}, "`X` must be finite: row 0, column 0 holds nan"),
+        ({"X_val": changed(X, np.inf)}, "`X_val` must be finite"),
+        ({"X": X[:0], "y": Y[:0]}, "`X` must have at least one row"),
+        ({"X": X[:, :5]}, r"`X` must be rows that the model takes, .* Give vectors as wide"),
+        ({"X_val": X[:, :5]}, "`X_val` must be rows that the model takes"),
+        ({"X": ["a text"] * 40}, "`X` must be tokenised for this model, got texts"),
+        ({**GROUPS, "groups": None}, "`groups` must be given with a `penalty`, got None"),
+        ({**GROUPS, "groups_val": None}, "`groups_val` must be given with a `penalty`"),
+        ({**GROUPS, "groups": np.where(S, "a", "b")}, "`groups` must be 0 or 1 .* '[ab]'`"),
+        ({**GROUPS, "groups_val": S[1:]}, "`groups_val` must have .* expected 40, got 39"),
+        ({**GROUPS, "penalty": GapReg}, r"which is a class: write GapReg\(\)"),
+        ({"X": 1e20 * X, "recipe": Recipe(learning_rate=1e30, optimiser="sgd")}, "lower the reci"),
+    ],
+)
+def test_rows_labels_and_groups_that_do_not_fit_are_refused(given: Any, complaint: str) -> None:
+    data = {"X": X, "y": Y, "X_val": X, "y_val": Y}
+    with pytest.raises(InvalidInputError, match=complaint):
+        train(linear_head(6), **{**data, **given})
+
+
+def test_labels_of_several_outputs_are_their_numbers() -> None:
+    model, recipe = torch.nn.Linear(6, 3), Recipe(epochs=1)
+    assert train(model, X, Y, X_val=X, y_val=Y, recipe=recipe).best_epoch == 1
+    for y, found in ((Y + 2, r"3\.0"), (np.where(Y, "a", "b"), "'[ab]'")):
+        with pytest.raises(InvalidInputError, match=f"0 to 2 for a model with 3 .* holds {found};"):
+            train(model, X, y, X_val=X, y_val=Y, recipe=recipe)
+
+
+def test_vectors_of_any_precision_and_frames_are_taken() -> None:
+    recipe = Recipe(epochs=2)
+    whole = np.round(4 * X)
+    expected = train(linear_head(6), whole, Y, X_val=whole, y_val=Y, recipe=recipe).history
+    for same in (whole.astype(np.float64), whole.astype(np.int64), pd.DataFrame(whole)):
+        given = {"X": same, "y": Y.astype(bool), "X_val": same, "y_val": Y}
+        assert train(linear_head(6), **given, recipe=recipe).history == expected
+
+
+def test_a_text_classifier_is_trained_on_texts() -> None:
+    rows, y, _ = biased_rows(40, 0)
+    texts = [" ".join(f"w{i}" for i in row if i > 3) for row in rows["input_ids"].tolist()]
+    model, recipe = TextClassifier(classifier(), tokenizer()), Recipe(epochs=1)
+    by_texts = train(model, texts, y, X_val=texts, y_val=y, recipe=recipe)
+    tokens = model.tokenise(texts)
+    by_tokens = train(model, tokens, y, X_val=tokens, y_val=y, recipe=recipe)
+    assert isinstance(by_texts.model, TextClassifier)
+    assert by_texts.history == by_tokens.history
+    with pytest.raises(InvalidInputError, match="`X_val` must be texts, but row 1 holds None"):
+        train(model, texts, y, X_val=["w5", None], y_val=[0, 1], recipe=recipe)
+
+
+def test_rows_longer_than_the_models_positions_are_refused() -> None:
+    rows, y = {"input_ids": [[5] * 3, [6] * 38]}, [0, 1]
+    model = TriggerTokens(bert(), 3)
+    with pytest.raises(InvalidInputError, match="`X` must have at most 37 tokens in a row"):
+        train(model, rows, y, X_val=rows, y_val=y)
+
+
+def test_a_penalty_masks_what_training_masks() -> None:
+    rows = on_device({"input_ids": [[2, 1, 5, 3], [2, 6, 3]]}, torch.device("cpu"), pad=1)
+    assert isinstance(rows, dict)
+    assert rows["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    model, index = TriggerTokens(roberta(), 2), torch.tensor([1, 0, 0])
+    with torch.no_grad():
+        found = InHalves(model, rows)(index)
+        torch.testing.assert_close(found, run_all(model, rows)[index])

@@ -18,6 +18,8 @@ BERT = {
     "max_position_embeddings": 40,
 }
 
+GPT2 = {"vocab_size": 60, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 40}
+
 
 def seeded(make: Any, seed: int = 0) -> Any:
     with torch.random.fork_rng():
@@ -42,6 +44,42 @@ def t5() -> Any:
         vocab_size=60, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, dropout_rate=0.0
     )
     return seeded(lambda: library.T5EncoderModel(config))
+
+
+def gpt2(**options: Any) -> Any:
+    library = load_transformers()
+    config = library.GPT2Config(**{**GPT2, **options})
+    return seeded(lambda: library.GPT2Model(config))
+
+
+def gpt2_classifier(**options: Any) -> Any:
+    library = load_transformers()
+    config = library.GPT2Config(**{**GPT2, **options})
+    return seeded(lambda: library.GPT2ForSequenceClassification(config))
+
+
+def roberta(**options: Any) -> Any:
+    """Its padding is 1, and its positions begin behind that."""
+    library = load_transformers()
+    config = library.RobertaConfig(**{**BERT, **options})
+    return seeded(lambda: library.RobertaModel(config))
+
+
+def tokenizer(**options: Any) -> Any:
+    """Words are "w4" to "w59"; [CLS] and [SEP] around a text, [UNK] is 1, padding is 0."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    words = {name: i for i, name in enumerate([*special, *(f"w{i}" for i in range(4, 60))])}
+    made = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    given = {"unk_token": "[UNK]", "pad_token": "[PAD]", "eos_token": "[SEP]", **options}
+    return load_transformers().PreTrainedTokenizerFast(tokenizer_object=made, **given)
 
 
 def token_rows(n: int = 40, seed: int = 0) -> dict[str, torch.Tensor]:

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairij.edits import Edit
-from fairij.errors import InvalidInputError, NotStationaryWarning
+from fairij.errors import FairIJWarning, InvalidInputError, NotStationaryWarning
 from fairij.models import adapt
 from tree_cases import (
     TASKS,
@@ -95,6 +95,35 @@ def reload(model: Any) -> Any:
     if not isinstance(model, lightgbm.Booster):
         return model
     return lightgbm.Booster(model_str=model.model_to_string())
+
+
+def named_rows(data: Table) -> pd.DataFrame:
+    return pd.DataFrame(data.X, columns=["the age", "b", "c", "d", "e"])
+
+
+def test_columns_in_another_order_or_of_other_names_are_refused() -> None:
+    """LightGBM itself goes by the places of columns, whatever their names."""
+    data = table()
+    X = named_rows(data)
+    model = lightgbm.LGBMClassifier(n_estimators=5, **QUIET).fit(X, data.y)
+    expected = adapt(model).outputs(X)
+    assert torch.equal(adapt(model.booster_).outputs(X), expected)
+    assert torch.equal(adapt(model.booster_).outputs(data.X), expected)  # no names: by place
+    for other in (X[["b", "the age", "c", "d", "e"]], X.rename(columns={"the age": "years"})):
+        with pytest.raises(InvalidInputError, match="expected 'the_age' at place 0"):
+            adapt(model).outputs(other)
+
+
+def test_an_edit_of_a_monotone_model_is_warned_of() -> None:
+    data = table()
+    for asked, warned in (([1, 0, 0, 0, 0], 1), ([0, 0, 0, 0, 0], 0), (None, 0)):
+        model = lightgbm.LGBMClassifier(n_estimators=5, monotone_constraints=asked, **QUIET).fit(
+            data.X, data.y
+        )
+        assert len(adapt(model).caveats) == len(adapt(model.booster_).caveats) == warned
+        if warned:
+            with pytest.warns(FairIJWarning, match="monotone constraints"):
+                mitigate(model, data)
 
 
 @pytest.mark.parametrize("seed", range(24))

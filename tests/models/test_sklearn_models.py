@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -501,3 +502,17 @@ def test_frames_and_joblib(tmp_path: Any) -> None:
     assert np.array_equal(native(reloaded, held), native(fair.estimator_, held))
     with pytest.raises(InvalidInputError, match="expected 'a' at place 0, got 'd'"):
         adapt(model).outputs(frame[names[::-1]])
+
+
+@pytest.mark.parametrize("kind", [SGDClassifier, MLPClassifier])
+def test_rows_held_back_by_early_stopping_are_warned_of(kind: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = (X[:, 0] + rng.normal(size=300) > 0).astype(int)
+    settings = {"loss": "log_loss"} if kind is SGDClassifier else {"max_iter": 20}
+    for early in (True, False):
+        model = kind(early_stopping=early, random_state=0, **settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, y)
+        assert len(adapt(model).caveats) == early

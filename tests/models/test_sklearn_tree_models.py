@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.ensemble import (
     BaggingClassifier,
     GradientBoostingClassifier,
@@ -20,7 +21,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
-from fairij.errors import InvalidInputError
+from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.models import adapt
 from tree_cases import (
     TASKS,
@@ -187,5 +188,47 @@ def test_a_model_that_is_not_fitted_is_refused(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [RandomForestClassifier, BaggingClassifier])
 def test_averages_of_trees_are_refused_with_the_reason(kind: Any) -> None:
     data = table()
-    with pytest.raises(InvalidInputError, match="averages trees that were grown apart"):
+    with pytest.raises(InvalidInputError, match="averages models that were grown apart"):
         adapt(kind(n_estimators=2).fit(data.X, data.y))
+
+
+EARLY = [
+    (HistGradientBoostingClassifier, {"early_stopping": True, "max_iter": 8}),
+    (HistGradientBoostingRegressor, {"early_stopping": True, "max_iter": 8}),
+    (GradientBoostingClassifier, {"n_estimators": 8}),
+    (GradientBoostingRegressor, {"n_estimators": 8}),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings"), EARLY)
+def test_rows_that_early_stopping_held_back_have_no_influence(
+    kind: Any, settings: dict[str, Any]
+) -> None:
+    real = kind in (HistGradientBoostingRegressor, GradientBoostingRegressor)
+    data = table("real" if real else "binary")
+    model = kind(random_state=3, n_iter_no_change=50, **settings)
+    model.fit(data.X, data.y, data.weight)
+    constraint = "mean_prediction" if real else "demographic_parity"
+    fair = mitigate(model, data, constraints=constraint, sample_weight=data.weight)
+    unused = np.flatnonzero(fair.influence_ == 0)
+    assert len(unused) == 60  # a tenth
+
+    for changed, is_same in ((unused, True), (unused + (1 if unused[-1] < 599 else -1), False)):
+        X = data.X.copy()
+        X[changed] = 5.0
+        again = clone(model).fit(X, data.y, data.weight)
+        assert np.array_equal(again.predict(data.X_new), model.predict(data.X_new)) == is_same
+
+
+def test_without_a_seed_the_rows_held_back_are_warned_of() -> None:
+    data = table()
+    model = GradientBoostingClassifier(n_iter_no_change=5, n_estimators=15).fit(data.X, data.y)
+    with pytest.warns(FairIJWarning, match="Early stopping kept some of the rows"):
+        mitigate(model, data)
+
+
+def test_an_edit_of_a_monotone_model_is_warned_of() -> None:
+    data = table()
+    model = histogram("binary", data, monotonic_cst=[1, 0, 0, 0, 0])
+    with pytest.warns(FairIJWarning, match="monotone constraints"):
+        mitigate(model, data)

@@ -283,7 +283,7 @@ def test_parameters_are_chosen_by_name_pattern_module_or_all() -> None:
             choose_parameters(module, nonsense)
     with pytest.raises(InvalidInputError, match="run the module once on a row of data"):
         choose_parameters(nn.Sequential(LazyWarned(1)), "all")
-    with pytest.raises(InvalidInputError, match=r"float32 or all float64.*module.float\(\)"):
+    with pytest.raises(InvalidInputError, match=r"float32 or all float64.*part.float\(\)"):
         choose_parameters(module.half(), "all")
 
 

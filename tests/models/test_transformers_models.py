@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 sys.path.insert(0, str(Path(__file__).parents[1] / "language"))
 pytest.importorskip("transformers")
 
-from tiny import bert, biased_rows, classifier, t5, token_rows
+from tiny import bert, biased_rows, classifier, gpt2, gpt2_classifier, t5, token_rows
 
 from fairij.errors import InvalidInputError
 from fairij.language import TextClassifier
@@ -90,6 +90,25 @@ def test_one_prompt_copy_a_row_gives_every_rows_jacobian(encoder: Any) -> None:
     assert torch.allclose(there.outputs, editable.outputs(X, editable.theta + by), atol=1e-6)
     assert torch.allclose(there.jvp(r), moved.jvp(r), atol=1e-5 * scale)
     assert not torch.allclose(there.jvp(r), kept.jvp(r), atol=1e-3 * scale)
+
+
+def test_triggers_want_an_encoder_and_single_texts() -> None:
+    for given, message in (
+        ((classifier(), 3), "without a head, as .* got BertForSequenceClassification"),
+        ((bert(), 0), "whole number of at least 1; got 0"),
+        ((bert(), 2.5), "whole number of at least 1; got 2.5"),
+        ((bert(), 3, None, "cls"), r"one of \['mean', 'pooler'\], got 'cls'"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            TriggerTokens(*given[:3], **({"pooling": given[3]} if len(given) > 3 else {}))
+    ids = torch.tensor([[5, 6, 7]])
+    model = TriggerTokens(bert(), 3)
+    assert torch.equal(model(ids, token_type_ids=ids * 0), model(ids))
+    with pytest.raises(InvalidInputError, match="must be 0 throughout"):
+        model(ids, token_type_ids=ids)
+    unpadded = TriggerTokens(gpt2(), 3)  # no token is padding
+    zero = torch.tensor([[5, 0, 0]])
+    assert torch.equal(unpadded(zero), unpadded(zero, torch.ones_like(zero)))
 
 
 def test_a_jacobian_that_does_not_fit_is_not_kept() -> None:
@@ -472,11 +491,73 @@ def test_rows_in_every_form_give_the_same_outputs() -> None:
         ({"words": np.zeros((2, 3))}, "with `input_ids` among its columns"),
         ({"input_ids": torch.zeros(2, 3)}, "must be whole numbers"),
         (np.zeros((2, 3)), "must be texts, or tokenised rows"),
+        (["a text", None], "row 1 holds None"),
+        (
+            {"input_ids": torch.ones(2, 3).long(), "position_ids": torch.ones(2, 3).long()},
+            "got 'position_ids', which would be left out",
+        ),
     ],
 )
 def test_other_rows_are_refused(rows: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         adapt(classifier(), parameters="classifier").outputs(rows)
+
+
+def test_only_padding_is_masked_where_nothing_is_said_of_it() -> None:
+    model = gpt2_classifier(num_labels=2)  # knows of no padding
+    editable = adapt(model, parameters="score")
+    assert editable.prepare({"input_ids": [[0, 5, 6], [5, 0]]})["attention_mask"].tolist() == [
+        [1, 1, 1],
+        [1, 1, 0],
+    ]
+    table = {"input_ids": torch.tensor([[0, 5, 6], [5, 0, 0]])}
+    assert editable.prepare(table)["attention_mask"].all()
+    padded = adapt(classifier(), parameters="classifier").prepare(table)
+    assert padded["attention_mask"].tolist() == [[0, 1, 1], [1, 0, 0]]  # by the model's settings
+
+
+def test_labels_may_be_the_models_own_words() -> None:
+    names = {"id2label": {0: "toxic", 1: "fine"}, "label2id": {"toxic": 0, "fine": 1}}
+    X, y, _ = biased_rows(200, 0)
+    X_val, y_val, s_val = biased_rows(150, 1)
+    model = trained(classifier(**names), X, y)
+    words = np.array(["toxic", "fine"])
+    asked = {"parameters": "classifier"}
+    by_name = fitted(model, X, words[y], X_val, words[y_val], s_val, **asked)
+    by_number = fitted(model, X, y, X_val, y_val, s_val, **asked)
+    assert by_name.classes_.tolist() == ["toxic", "fine"]
+    assert by_name.before_.metrics.equals(by_number.before_.metrics)
+    assert np.array_equal(by_name.predict(X_val), words[by_number.predict(X_val)])
+
+
+def test_what_the_model_was_trained_for_is_taken_into_account() -> None:
+    X, y, s = biased_rows(60, 0)
+    model = classifier(num_labels=1, problem_type="regression")
+    with pytest.raises(InvalidInputError, match="must be defined for regression"):
+        fitted(model, X, y, X, y, s, parameters="classifier")
+    fair = fitted(model, X, y, X, y, s, parameters="classifier", constraints="mean_prediction")
+    assert fair.loss_.name == "squared_error"
+    several = classifier(num_labels=3, problem_type="multi_label_classification")
+    with pytest.raises(InvalidInputError, match="several answers at once"):
+        adapt(several)
+
+
+def test_rows_of_unlike_lengths_are_mitigated() -> None:
+    X, y, _ = biased_rows(200, 0)
+    X_val, y_val, s_val = biased_rows(150, 1)
+    model = trained(classifier(), X, y)
+
+    def cut(X: Any) -> dict[str, Any]:
+        return {"input_ids": [row[: 8 + i % 3].tolist() for i, row in enumerate(X["input_ids"])]}
+
+    fair = fitted(model, cut(X), y, cut(X_val), y_val, s_val, parameters="classifier")
+    gaps = fair.candidates_["gap"]
+    assert gaps.iloc[fair.chosen_] < gaps.iloc[0]
+    frame = fitted(
+        model, pd.DataFrame(cut(X)), y, pd.DataFrame(cut(X_val)), y_val, s_val,
+        parameters="classifier",
+    )  # fmt: skip
+    assert np.array_equal(frame.influence_, fair.influence_)
 
 
 def fitted(
@@ -527,6 +608,14 @@ def with_peft(kind: str) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return peft.get_peft_model(classifier(), peft_config(peft, kind))
+
+
+def test_an_adapter_that_was_loaded_frozen_is_told_of() -> None:
+    model = with_peft("lora")
+    for parameter in model.parameters():
+        parameter.requires_grad = False
+    with pytest.raises(InvalidInputError, match="is_trainable=True"):
+        adapt(model)
 
 
 @pytest.mark.parametrize("kind", ["lora", "prompt tuning"])

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from sklearn.exceptions import NotFittedError
 
 from fairij.edits import Edit
-from fairij.errors import InvalidInputError
+from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.models import adapt
 from tree_cases import (
     TASKS,
@@ -230,6 +230,29 @@ def test_what_cannot_be_edited_is_refused(settings: dict[str, Any], message: str
     data = table()
     with pytest.raises(InvalidInputError, match=message):
         adapt(trained(settings, data))
+
+
+def test_an_objective_of_ones_own_is_refused() -> None:
+    data = table()
+
+    def logistic(truth: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p = 1 / (1 + np.exp(-z))
+        return p - truth, p * (1 - p)
+
+    model = xgboost.XGBClassifier(n_estimators=3, objective=logistic).fit(data.X, data.y)
+    with pytest.raises(InvalidInputError, match="trained on a function of one's own"):
+        adapt(model)
+
+
+def test_an_edit_of_a_monotone_model_is_warned_of() -> None:
+    data = table()
+    for asked, warned in (((1, 0, 0, 0, 0), 1), (None, 0)):
+        model = xgboost.XGBClassifier(n_estimators=5, monotone_constraints=asked)
+        model.fit(data.X, data.y)
+        assert len(adapt(model).caveats) == warned
+        if warned:
+            with pytest.warns(FairIJWarning, match="monotone constraints"):
+                mitigate(model, data)
 
 
 def test_vector_leaves_are_refused() -> None:

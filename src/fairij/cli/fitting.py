@@ -14,7 +14,7 @@ from fairij.cli.measure import model_speaks
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables
 from fairij.cli.rows import Part, check_every_group, read_part
 from fairij.distributed import shared_out, start
-from fairij.errors import FairIJWarning, InvalidInputError
+from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
 from fairij.labels import positive_label
 from fairij.mitigator import FairIJ
 from fairij.model_files import ModelFile
@@ -58,7 +58,8 @@ def fit(
             FairIJWarning,
             stacklevel=2,
         )
-        with model_speaks():
+        with model_speaks(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", SeenRowsWarning)  # said above
             mitigator.fit(X, y, sensitive_features=groups, sample_weight=weight)
         return _by_the_first(Fitted(mitigator, train, None))
     validation = read_part(

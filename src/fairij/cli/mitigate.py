@@ -57,6 +57,13 @@ def mitigate(
     ] = None,
     test_query: Annotated[str | None, typer.Option(help="SQL, if --test is a DuckDB file.")] = None,
     title: Annotated[str, typer.Option(help="Of the report page.")] = "Fairness report",
+    show_text: Annotated[
+        bool,
+        typer.Option(
+            "--show-text",
+            help="Show the worst training texts on the page; without this only their lengths.",
+        ),
+    ] = False,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="Folder to note the work in: the same run goes on where it stopped."),
@@ -82,7 +89,13 @@ def mitigate(
     note_changed(config, files)
     fitted = fit(file, tables, columns, edit, checkpoint=checkpoint)
     audits = _on_test(fitted.mitigator, test_part, edit)
-    named = {"model": model, "test": test, "test_query": test_query, "title": title}
+    named: dict[str, Any] = {
+        "model": model,
+        "test": test,
+        "test_query": test_query,
+        "title": title,
+        "show_text": show_text,
+    }
     settings = as_asked(named, opening, tables, columns, edit)
     with whole_folder(out, force=force) as folder:
         save_model(file, fitted.mitigator.estimator_, folder / file.saved_name(), opening.open)
@@ -94,6 +107,7 @@ def mitigate(
             folder / PAGE,
             train=fitted.train,
             test=test_part,
+            show_text=show_text,
             title=title,
             overwrite=False,
         )

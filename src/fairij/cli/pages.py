@@ -5,14 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from fairij.cli.rows import Part
 from fairij.mitigator import FairIJ
 
 
 def write_page(
-    fitted: FairIJ, target: Path, *, train: Part, test: Part | None, title: str, overwrite: bool
+    fitted: FairIJ,
+    target: Path,
+    *,
+    train: Part,
+    test: Part | None,
+    show_text: bool,
+    title: str,
+    overwrite: bool,
 ) -> None:
+    """The columns of the training rows; of texts only the lengths, unless they are asked for."""
     from fairij.report import write_report  # the charting library takes a moment to load
 
     rows = {}
@@ -22,10 +31,14 @@ def write_page(
     write_report(
         fitted,
         target,
-        X=train.features,
+        X=train.features if show_text or not train.is_text else _lengths(train.features),
         y=train.label,
         sensitive_features=train.groups,
         title=title,
         overwrite=overwrite,
         **rows,
     )
+
+
+def _lengths(texts: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({f"characters of {name}": texts[name].str.len() for name in texts})

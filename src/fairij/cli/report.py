@@ -21,7 +21,14 @@ from fairij.cli.show import print_json, say
 from fairij.errors import InvalidInputError
 
 GROUPS = (ModelOptions, ColumnOptions, FitTables, EditOptions)
-OWN = {"model": Path, "test": Path, "test_query": str, "title": str, HASHES: dict[str, str]}
+OWN = {
+    "model": Path,
+    "test": Path,
+    "test_query": str,
+    "title": str,
+    "show_text": bool,
+    HASHES: dict[str, str],
+}
 KINDS: dict[Any, str] = {
     Path: "a path",
     str: "text",
@@ -40,6 +47,9 @@ def report(
         Path | None, typer.Option(help="The new page. Default: report.html in the folder.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Another title for the page.")] = None,
+    show_text: Annotated[
+        bool, typer.Option("--show-text", help="Show the worst training texts on the page.")
+    ] = False,
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="As for `mitigate`, if the model needs it.")
     ] = False,
@@ -77,6 +87,7 @@ def report(
             target,
             train=train,
             test=test,
+            show_text=show_text or bool(settings.get("show_text", False)),
             title=title or str(settings.get("title", "Fairness report")),
             overwrite=force,
         )

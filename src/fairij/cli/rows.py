@@ -33,6 +33,7 @@ class Part:
     names: Words  # what 0 and 1 in ``y`` stand for, where the table has words
     groups: pd.DataFrame | None
     weight: NDArray[np.float64] | None
+    is_text: bool = False  # the one feature
 
     def __len__(self) -> int:
         return len(self.y)
@@ -92,6 +93,7 @@ def read_part(
         words,
         _groups(frame[sensitive], path) if has_groups else None,
         _weights(frame[weights[0]], path) if weights else None,
+        file.takes_text,
     )
 
 

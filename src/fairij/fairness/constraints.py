@@ -79,6 +79,28 @@ class Constraint:
             for i in range(count)
         ]
 
+    def group_gradients(
+        self, z: Tensor, y: Tensor, groups: Groups, loss: Loss, temperature: float
+    ) -> list[tuple[float, Tensor]]:
+        """As `part_gradients`; of several groups, those of the largest with each of the others.
+
+        A gap between the highest and the lowest group speaks of those two alone, and another pair
+        takes their place as soon as they are closer: where all of these are closed, every pair is.
+        """
+        if len(groups.names) <= 2 or self.takes_outputs:
+            return self.part_gradients(z, y, groups, loss, temperature)
+        largest, found = int(groups.sizes.argmax()), []
+        for other in set(groups.codes.tolist()) - {largest}:
+            pair = np.flatnonzero(np.isin(groups.codes, (largest, other)))
+            at = torch.as_tensor(pair, device=z.device)
+            for gap, some in self.part_gradients(
+                z[at], y[at], groups.take(pair), loss, temperature
+            ):
+                gradient = torch.zeros_like(z)
+                gradient[at] = some
+                found.append((gap, gradient))
+        return found
+
     def _differentiate(
         self,
         function: Surrogate,

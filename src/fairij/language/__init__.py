@@ -1,10 +1,11 @@
 """Texts: frozen encoders and their vectors, heads, trigger tokens, training, reading a result."""
 
-from fairij.language.batches import labelled
 from fairij.language.classifier import TextClassifier
 from fairij.language.encoders import fetch_minilm, load_encoder, load_tokenizer, tokenise
 from fairij.language.features import features, standardised
+from fairij.language.files import labelled
 from fairij.language.heads import HEADS, linear_head, nonlinear_head
+from fairij.language.limits import longest_text
 from fairij.language.reading import identity_rates, most_harmful, over_represented
 from fairij.language.selection import BalancedAccuracyBudget
 from fairij.language.training import Recipe, Trained, train
@@ -24,6 +25,7 @@ __all__ = [
     "linear_head",
     "load_encoder",
     "load_tokenizer",
+    "longest_text",
     "most_harmful",
     "nonlinear_head",
     "over_represented",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,33 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from fairij.datasets._files import PathLike
-from fairij.errors import InvalidInputError
-from fairij.models._tokens import bucketed, lengths, longest_first, token_rows
-from fairij.models.rows import take_rows
+from fairij.language.tokens import padded
+from fairij.models._tokens import Tokenise, Tokens, bucketed, lengths, longest_first
+from fairij.models.rows import take_rows, to_tensors
 
 Rows = Tensor | dict[str, Tensor]  # vectors (N, D), or tokens
 POOL = 50  # batches are sorted by length within this many at a time
-READERS = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".jsonl": pd.read_json}
 
 
-def on_device(X: Any, device: torch.device, *, pad: int = 0) -> Rows:
-    """Vectors as a float tensor, anything with `input_ids` as padded tokens."""
-    if isinstance(X, (np.ndarray, Tensor)) and X.dtype not in (object,):
-        return torch.as_tensor(X).to(device)
-    return token_rows(X, device=device, pad=pad)
+def on_device(
+    X: Any,
+    device: torch.device,
+    *,
+    pad: int | None = 0,
+    dtype: torch.dtype = torch.float32,
+    tokenise: Tokenise | None = None,
+) -> Rows:
+    """A table of numbers as a tensor, tokenised rows (or texts) as padded tokens."""
+    if _holds_numbers(X):
+        vectors: Tensor = to_tensors(X, dtype=dtype, device=device)
+        return vectors
+    return padded(X, device, pad=pad, tokenise=tokenise)
+
+
+def _holds_numbers(X: Any) -> bool:
+    if isinstance(X, pd.DataFrame):
+        return all(pd.api.types.is_numeric_dtype(kind) for kind in X.dtypes)
+    return isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.dtype.kind in "biufc")
 
 
 def count(rows: Rows) -> int:
@@ -66,20 +77,20 @@ def run(module: Any, rows: Rows) -> Tensor:
 
 
 class InHalves(nn.Module):
-    """A model on padded tokens that runs the shorter half of the rows apart, cut to its length."""
+    """A model on numbers of rows of tokens: the shorter half is run apart, cut to its length."""
 
-    def __init__(self, module: nn.Module, pad: int) -> None:
+    def __init__(self, module: nn.Module, rows: Tokens) -> None:
         super().__init__()
-        self.module, self.pad = module, pad
+        self.module, self.rows = module, rows
 
-    def forward(self, input_ids: Tensor) -> Tensor:
-        tokens = {"input_ids": input_ids, "attention_mask": (input_ids != self.pad).long()}
+    def forward(self, index: Tensor) -> Tensor:
+        tokens = take_rows(self.rows, index)
         size = lengths(tokens)
         order = torch.argsort(size)
         parts = []
-        for index in order.split(-(-len(order) // 2)):
-            width = max(int(size[index].max()), 1)
-            parts.append(run(self.module, {n: t[index, :width] for n, t in tokens.items()}))
+        for half in order.split(-(-len(order) // 2)):
+            width = max(int(size[half].max()), 1)
+            parts.append(run(self.module, {n: t[half, :width] for n, t in tokens.items()}))
         return torch.cat(parts)[torch.argsort(order)]
 
 
@@ -91,23 +102,3 @@ def run_all(module: Any, rows: Rows, *, budget: int = 2**17) -> Tensor:
         order = longest_first(rows)
         parts = [run(module, part) for part in bucketed(take_rows(rows, order), budget)]
         return torch.cat(parts).float()[torch.argsort(order)]
-
-
-def labelled(source: Any, *, text: str = "text", label: str = "label") -> tuple[Any, Any]:
-    """Texts and labels from a `datasets.Dataset`, a DataFrame, or a csv, parquet or jsonl file."""
-    if isinstance(source, (str, Path)):
-        source = _read(source)
-    found: Any = getattr(source, "column_names", None)
-    names = list(getattr(source, "columns", ()) if found is None else found)
-    missing = [name for name in (text, label) if name not in names]
-    if missing:
-        raise InvalidInputError(f"`source` must have the columns {missing}; found {names}.")
-    return list(source[text]), np.asarray(source[label])
-
-
-def _read(path: PathLike) -> pd.DataFrame:
-    ending = Path(path).suffix
-    if ending not in READERS:
-        raise InvalidInputError(f"`source` must end in one of {sorted(READERS)}, got {path}.")
-    options = {"lines": True} if ending == ".jsonl" else {}
-    return READERS[ending](path, **options)  # type: ignore[operator]

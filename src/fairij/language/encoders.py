@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 
 from fairij.datasets._files import (
@@ -14,7 +15,12 @@ from fairij.datasets._files import (
     read_files,
     write_atomically,
 )
+from fairij.errors import InvalidInputError
+from fairij.inputs import whole_number
 from fairij.language._library import load_transformers
+from fairij.language.checks import texts_of
+from fairij.language.limits import longest_text
+from fairij.language.tokens import TYPES, encoded
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 _URL = f"https://huggingface.co/{MINILM}/resolve/main"
@@ -60,19 +66,46 @@ def load_encoder(
     """An encoder from a folder (or a name on the hub): frozen, without dropout."""
     library = load_transformers()
     config = library.AutoConfig.from_pretrained(folder)
-    kind = library.T5EncoderModel if config.model_type == "t5" else library.AutoModel
-    encoder = kind.from_pretrained(folder, dtype=dtype)
+    kind = library.MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(config), library.AutoModel)
+    if not kind.__name__.endswith("EncoderModel"):  # T5's and its kin have one
+        kind = library.AutoModel
+    encoder = encoder_of(kind.from_pretrained(folder, dtype=dtype))
     return encoder.to(device).eval().requires_grad_(False)
 
 
+def encoder_of(model: Any) -> Any:
+    """What makes vectors of tokens: the body of a classifier, of two halves the encoder."""
+    if hasattr(model, "peft_config"):
+        return model
+    body = getattr(model, "base_model", model)
+    if not hasattr(body, "config"):
+        raise InvalidInputError(
+            f"`encoder` must be a model of transformers, got {type(model).__name__}: load one by "
+            "load_encoder(folder)."
+        )
+    two_halves = getattr(body.config, "is_encoder_decoder", False)
+    return body.get_encoder() if two_halves and hasattr(body, "decoder") else body
+
+
 def load_tokenizer(folder: PathLike) -> Any:
+    """The tokenizer of a folder (or a name on the hub)."""
     return load_transformers().AutoTokenizer.from_pretrained(folder)
 
 
-def tokenise(texts: Any, tokenizer: Any, *, max_length: int = 128) -> Any:
-    """Texts (a list, column or `datasets.Dataset` with `text`) as a frame of token lists."""
-    import pandas as pd
+def tokenise(texts: Any, tokenizer: Any, *, max_length: int | None = None) -> pd.DataFrame:
+    """Texts as a frame with a list of tokens a row, unpadded.
 
-    column = texts["text"] if "text" in (getattr(texts, "column_names", None) or ()) else texts
-    encoded = tokenizer(list(column), truncation=True, max_length=max_length)
-    return pd.DataFrame({"input_ids": encoded["input_ids"]})
+    Parameters
+    ----------
+    texts : a list or column of texts, or a frame or `datasets.Dataset` with the column `text` or
+        with only one that holds texts
+    max_length : tokens beyond this are cut off; the tokenizer's own limit unless given, and 512
+        where it has none
+    """
+    if max_length is None:
+        max_length = longest_text(None, tokenizer)
+    whole_number("max_length", max_length, 1)
+    tokens = encoded(texts_of("texts", texts), tokenizer, max_length)
+    if not any(map(any, tokens.get(TYPES, ()))):  # which is what a model takes for granted
+        tokens.pop(TYPES, None)
+    return pd.DataFrame(tokens)

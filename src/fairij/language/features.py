@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairij.datasets._files import PathLike
-from fairij.errors import CheckpointError, FairIJWarning
-from fairij.models._tokens import Tokens, bucketed, longest_first, token_rows
+from fairij.errors import CheckpointError, FairIJWarning, InvalidInputError
+from fairij.inputs import one_of, whole_number
+from fairij.language.encoders import encoder_of
+from fairij.language.limits import check_lengths
+from fairij.language.tokens import check_types, padded, types_tell
+from fairij.models._tokens import Tokens, bucketed, longest_first
 from fairij.models.rows import take_rows
 from fairij.models.triggers import Pooling, pooled
 from fairij.progress import silent
@@ -39,18 +44,20 @@ def features(
 
     Parameters
     ----------
-    X : tokenised rows: a mapping, frame or dataset with `input_ids`
-    encoder : the frozen encoder, on the device and in the precision to use
+    X : tokenised rows: a mapping, frame or dataset with `input_ids`, and `attention_mask` and
+        `token_type_ids` where they matter
+    encoder : the frozen encoder, on the device and in the precision to use; it is run without
+        dropout. Of a classifier the body is taken, of an encoder-decoder the encoder
     pooling : "mean" of the last layer, or the encoder's own "pooler"
     batch_tokens : tokens at a time
     cache : a folder; vectors are kept in it by a fingerprint of rows, weights and settings, and
         read from it the next time. A computation that was stopped goes on from the last block
         of rows that is there; a damaged block is computed anew, with a warning.
     """
-    parameter = next(encoder.parameters())
-    pad = getattr(encoder.config, "pad_token_id", None) or 0
-    tokens = token_rows(X, device=torch.device("cpu"), pad=pad)
-    budget = batch_tokens or BATCH_TOKENS.get(parameter.device.type, BATCH_TOKENS["cpu"])
+    one_of("pooling", pooling, get_args(Pooling))
+    encoder = encoder_of(encoder)
+    tokens = _rows(X, encoder)
+    budget = _budget(batch_tokens, encoder)
     kept = None if cache is None else Kept(Path(cache), fingerprint(tokens, encoder, pooling))
     order = longest_first(tokens)
     vectors = np.empty((len(order), encoder.config.hidden_size), np.float32)
@@ -59,9 +66,10 @@ def features(
         found = None if kept is None else kept.read(first, (len(block), vectors.shape[1]))
         if found is None:
             parts: list[Tensor] = []
-            for part in _computed(take_rows(tokens, block), encoder, pooling, budget):
-                parts.append(part)
-                progress("features", first + sum(map(len, parts)), len(order))
+            with without_dropout(encoder):
+                for part in _computed(take_rows(tokens, block), encoder, pooling, budget):
+                    parts.append(part)
+                    progress("features", first + sum(map(len, parts)), len(order))
             found = torch.cat(parts)
             if kept is not None:
                 kept.write(first, found)
@@ -119,20 +127,55 @@ class Kept:
         return {"format": FORMAT, "fingerprint": self._given, "first": str(first)}
 
 
+def _rows(X: Any, encoder: Any) -> Tokens:
+    pad = getattr(encoder.config, "pad_token_id", None)
+    tokens = padded(X, torch.device("cpu"), pad=pad)
+    if len(tokens["input_ids"]) == 0:
+        raise InvalidInputError("`X` must have at least one row, got none.")
+    check_lengths("X", tokens, encoder)
+    return tokens
+
+
+def _budget(batch_tokens: int | None, encoder: Any) -> int:
+    if batch_tokens is not None:
+        return whole_number("batch_tokens", batch_tokens, 1)
+    device = next(encoder.parameters()).device
+    return BATCH_TOKENS.get(device.type, BATCH_TOKENS["cpu"])
+
+
+@contextmanager
+def without_dropout(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; every part is in its own mode again afterwards."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
 def _computed(rows: Tokens, encoder: Any, pooling: Pooling, budget: int) -> Iterator[Tensor]:
     """The vectors of rows that come longest first, a batch at a time."""
     device = next(encoder.parameters()).device
+    names = check_types(rows, encoder)
     for batch in bucketed(rows, budget):
-        ids, mask = (batch[name].to(device) for name in ("input_ids", "attention_mask"))
+        given = {name: batch[name].to(device) for name in names}
         with torch.no_grad():
-            out = encoder(input_ids=ids, attention_mask=mask)
-            yield pooled(out, mask, pooling).float().cpu()
+            out = encoder(**given)
+            if getattr(out, "last_hidden_state", None) is None:
+                raise InvalidInputError(
+                    "`encoder` must give the vectors of its last layer (`last_hidden_state`), got "
+                    f"{type(encoder).__name__}: give the model without its head."
+                )
+            yield pooled(out, given["attention_mask"], pooling).float().cpu()
 
 
 def fingerprint(tokens: Any, encoder: Any, pooling: str) -> str:
     """A hash of all that the vectors depend on: rows, architecture, weights, precision, pooling."""
     parts = [*tokens.items(), *encoder.state_dict().items()]
-    return hash_of(parts, about=f"{pooling} {encoder.config.to_json_string()}")
+    typed = " by token types" if types_tell(tokens, encoder) else ""
+    return hash_of(parts, about=f"{pooling} {encoder.config.to_json_string()}{typed}")
 
 
 def standardised(

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fairij.errors import InvalidInputError
-from fairij.fairness import counts
+from fairij.fairness import arrays, counts
+from fairij.inputs import whole_number
+from fairij.language.checks import one_column, row_numbers, texts_of, zeros_and_ones
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 
@@ -28,23 +30,33 @@ def most_harmful(
     ----------
     scores : ``influence_`` of a fitted FairIJ; rows without a score (NaN) are passed over
     texts, labels : of the training rows
+    top : how many rows at most
     """
-    scores = np.asarray(scores, dtype=np.float64)
+    whole_number("top", top, 1)
+    scores = np.asarray(arrays.unwrapped(scores), dtype=np.float64)
+    if scores.ndim != 1:
+        raise InvalidInputError(f"`scores` must be a vector, got shape {scores.shape}.")
+    given = {"texts": texts, "labels": labels}
+    columns = {
+        name: one_column(name, arrays.unwrapped(column))
+        for name, column in given.items()
+        if column is not None
+    }
+    for name, column in columns.items():
+        arrays.check_rows(name, column, len(scores))
     order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), kind="stable")
     rows = [int(row) for row in order[:top] if scores[row] > 0]
     table = pd.DataFrame({"row": rows, "influence": scores[rows]})
     if labels is not None:
-        table["label"] = np.asarray(labels)[rows]
+        table["label"] = [columns["labels"][row] for row in rows]
     if show_text:
         if texts is None:
             raise InvalidInputError("`texts` must be given where `show_text` is True, got None.")
-        table["text"] = [np.asarray(texts, dtype=object)[row] for row in rows]
+        table["text"] = [columns["texts"][row] for row in rows]
     return table
 
 
-def over_represented(
-    texts: Sequence[str], rows: Any, *, top: int = 30, at_least: int = 5
-) -> pd.DataFrame:
+def over_represented(texts: Any, rows: Any, *, top: int = 30, at_least: int = 5) -> pd.DataFrame:
     """Words that ``rows`` have more often than all texts do.
 
     ``lift`` is the share of the rows with the word over the share of all texts with it; ``z``
@@ -52,12 +64,15 @@ def over_represented(
 
     Parameters
     ----------
-    rows : numbers of the texts to look at, as ``dropped_`` of a fitted FairIJ
+    texts : a list or column of texts, or a table with one such column
+    rows : numbers of the texts to look at, as ``dropped_`` of a fitted FairIJ, or True and False
+        for every text
     at_least : among the rows, how many must have the word
     """
-    rows = np.asarray(rows, dtype=np.int64)
-    if len(rows) == 0:
-        raise InvalidInputError("`rows` must name at least one text, got none.")
+    whole_number("top", top, 1)
+    whole_number("at_least", at_least, 1)
+    texts = texts_of("texts", texts)
+    rows = row_numbers("rows", rows, len(texts))
     everywhere: Counter[str] = Counter()
     inside: Counter[str] = Counter()
     chosen = set(rows.tolist())
@@ -88,16 +103,24 @@ def identity_rates(
     ----------
     y : true labels, 0 or 1
     before, after : predicted labels, 0 or 1
-    identities : by name, whether each row mentions it
+    identities : by name, whether each row mentions it; a share of those who think so must be
+        cut first, as in ``shares >= 0.5``
     """
-    truth = np.asarray(y).astype(np.int64)
+    if not isinstance(identities, (Mapping, pd.DataFrame)) or len(list(identities)) == 0:
+        raise InvalidInputError(
+            "`identities` must be columns by name, at least one, as in {'muslim': mentions}; got "
+            f"{type(identities).__name__} of length {len(identities)}."
+        )
+    truth = zeros_and_ones("y", y)
+    said = {
+        when: zeros_and_ones(when, predicted, len(truth))
+        for when, predicted in (("before", before), ("after", after))
+    }
     lines = []
     for name, column in identities.items():
-        mentioned = np.asarray(column).astype(np.int64)
-        for when, predicted in (("before", before), ("after", after)):
-            table = counts.confusion_counts(
-                truth, np.asarray(predicted).astype(np.int64), mentioned, n_groups=2, n_classes=2
-            )
+        mentioned = zeros_and_ones(f"identities[{name!r}]", column, len(truth))
+        for when, predicted in said.items():
+            table = counts.confusion_counts(truth, predicted, mentioned, n_groups=2, n_classes=2)
             for code, group in ((1, "mentioned"), (0, "others")):
                 lines.append(
                     {

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -19,7 +20,8 @@ from fairij.baselines.base import STRATA
 from fairij.baselines.in_processing import Draw, InProcessing, Sampler
 from fairij.datasets._files import PathLike
 from fairij.errors import CheckpointError, InvalidInputError
-from fairij.inputs import number_between, one_of, whole_number
+from fairij.fairness import arrays
+from fairij.inputs import has_method, number_between, one_of, whole_number
 from fairij.language.batches import (
     InHalves,
     Rows,
@@ -30,6 +32,10 @@ from fairij.language.batches import (
     shuffled,
     sizes,
 )
+from fairij.language.checks import zeros_and_ones
+from fairij.language.limits import check_lengths
+from fairij.models._tokens import bucketed, longest_first
+from fairij.models.rows import speaking_of, take_rows
 from fairij.progress import silent
 from fairij.sealed import UNREADABLE, hash_of, read_sealed, write_sealed
 from fairij.search import Progress
@@ -93,38 +99,53 @@ class Trained:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Rows where the model is, with labels and, where a penalty asks for them, groups."""
+
+    rows: Rows
+    y: Tensor
+    groups: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True)
 class Penalty:
     """A baseline's penalty on rows whose group is known."""
 
     method: InProcessing
     train: Sampler
     validation: Draw
-    pad: int | None  # of tokens; vectors have none
+    rows: Rows
+    rows_val: Rows
 
     @classmethod
-    def of(
-        cls, method: InProcessing, parts: list[tuple[Rows, Tensor, Any]], pad: int, seed: int
-    ) -> Penalty:
-        """``parts`` are rows, labels and groups for training and for validation."""
-        samplers = [_sampler(method.constraint, *part) for part in parts]
+    def of(cls, method: InProcessing, train: Part, validation: Part, seed: int) -> Penalty:
+        samplers = [_sampler(method.constraint, part) for part in (train, validation)]
         judged = samplers[1].draw(JUDGED, torch.Generator().manual_seed(seed))
-        return cls(method, samplers[0], judged, pad if isinstance(parts[0][0], dict) else None)
+        return cls(method, samplers[0], judged, train.rows, validation.rows)
 
-    def on(self, module: nn.Module, draw: Draw) -> Tensor:
-        runs = module if self.pad is None else InHalves(module, self.pad)
+    def in_training(self, module: nn.Module, rows: int, draws: torch.Generator) -> Tensor:
+        return self._on(module, self.train.draw(rows, draws), self.rows)
+
+    def held_out(self, module: nn.Module) -> Tensor:
+        return self._on(module, self.validation, self.rows_val)
+
+    def _on(self, module: nn.Module, draw: Draw, rows: Rows) -> Tensor:
+        runs = InHalves(module, rows) if isinstance(rows, dict) else module
         return self.method.strength * self.method.penalty(runs, draw)
 
 
-def _sampler(constraint: str, rows: Rows, y: Tensor, groups: Any) -> Sampler:
-    ids = rows["input_ids"] if isinstance(rows, dict) else rows
-    codes = torch.as_tensor(np.asarray(groups, dtype=np.int64), device=ids.device)
+def _sampler(constraint: str, part: Part) -> Sampler:
+    """Draws vectors, or the numbers of rows of tokens."""
+    device = part.y.device
+    rows = torch.arange(count(part.rows), device=device)
+    codes = torch.as_tensor(part.groups, device=device)
     cells = []
     for truth in STRATA[constraint]:
-        inside = torch.ones_like(codes, dtype=torch.bool) if truth is None else y == truth
+        inside = torch.ones_like(codes, dtype=torch.bool) if truth is None else part.y == truth
         cells.append([torch.nonzero(inside & (codes == g))[:, 0] for g in range(2)])
     if any(len(cell) == 0 for cells_of in cells for cell in cells_of):
         raise InvalidInputError(f"Every group must have rows for {constraint!r} in training.")
-    return Sampler(ids, y, cells)
+    return Sampler(rows if isinstance(part.rows, dict) else part.rows, part.y, cells)
 
 
 def train(
@@ -146,37 +167,26 @@ def train(
 
     Parameters
     ----------
-    X, X_val : vectors (N, D), or tokenised rows; they go where the model is
+    X, X_val : vectors (N, D), tokenised rows, or texts for a `TextClassifier`; they go where the
+        model is, vectors in its precision
     y, y_val : labels 0 and 1 for a model with one output, class numbers otherwise
     penalty, groups, groups_val : a baseline such as `GapReg`, and the rows' groups, 0 or 1
     checkpoint : a file; written after each epoch, and gone on from where there is one
     """
     module = copy.deepcopy(model)
-    trainable = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    trainable = [p for p in module.parameters() if p.requires_grad]
     if not trainable:
         raise InvalidInputError("`model` must have parameters that require a gradient, got none.")
-    device = next(iter(trainable.values())).device
-    pad = getattr(getattr(model, "config", None), "pad_token_id", None) or 0
-    rows, rows_val = (on_device(part, device, pad=pad) for part in (X, X_val))
-    truth, truth_val = (
-        torch.as_tensor(np.asarray(part), device=device).float() for part in (y, y_val)
-    )
-    extra = None
     if penalty is not None:
-        parts = [(rows, truth, groups), (rows_val, truth_val, groups_val)]
-        extra = Penalty.of(penalty, parts, pad, seed)
-    optimiser = recipe.make(list(trainable.values()))
+        has_method("penalty", penalty, "penalty", "a baseline such as GapReg(), or None")
+    part = _given(module, "", X, y, groups, penalty is not None)
+    part_val = _given(module, "_val", X_val, y_val, groups_val, penalty is not None)
+    extra = None if penalty is None else Penalty.of(penalty, part, part_val, seed)
+    optimiser = recipe.make(trainable)
     draws = torch.Generator().manual_seed(seed)
-    data = {
-        "rows": rows,
-        "labels": truth,
-        "validation rows": rows_val,
-        "validation labels": truth_val,
-    }
-    if penalty is not None:
-        data |= {"groups": groups, "validation groups": groups_val}
-    facts = {} if checkpoint is None else _facts(model, recipe, seed, penalty, data)
-    now = _resume(checkpoint, facts, trainable, optimiser, draws)
+    facts = {} if checkpoint is None else _facts(model, recipe, seed, penalty, part, part_val)
+    now = _resume(checkpoint, facts, _changing(module), optimiser, draws)
+    rows, truth, device = part.rows, part.y, part.y.device
     length = sizes(rows)
     while now.epoch < recipe.epochs and now.epoch - now.best_epoch < recipe.patience:
         module.train()
@@ -188,25 +198,116 @@ def train(
                 loss = cross_entropy(run(module, batch), truth[index])
                 total += loss.detach() * len(index)
                 if extra is not None:
-                    loss = loss + extra.on(module, extra.train.draw(recipe.batch_size, draws))
+                    loss = loss + extra.in_training(module, recipe.batch_size, draws)
                 loss.backward()
                 optimiser.step()
         now.epoch += 1
         module.eval()
-        held_out = float(cross_entropy(run_all(module, rows_val), truth_val))
+        held_out = float(cross_entropy(run_all(module, part_val.rows), part_val.y))
         if extra is not None:
             with torch.no_grad():
-                held_out += float(extra.on(module, extra.validation))
+                held_out += float(extra.held_out(module))
         now.history.append({"train": float(total) / count(rows), "validation": held_out})
         if held_out < now.best:
             now.best, now.best_epoch = held_out, now.epoch
-            now.best_state = {n: p.detach().cpu().clone() for n, p in trainable.items()}
-        _keep(checkpoint, facts, now, trainable, optimiser, draws)
+            now.best_state = {n: t.detach().cpu().clone() for n, t in _changing(module).items()}
+        _keep(checkpoint, facts, now, _changing(module), optimiser, draws)
         progress("training", now.epoch, recipe.epochs)
-    with torch.no_grad():
-        for name, value in now.best_state.items():
-            trainable[name].copy_(value)
+    if not now.best_state:
+        raise InvalidInputError(
+            f"The validation loss must be finite in some epoch, but is not in any of {now.epoch}: "
+            f"lower the recipe's `learning_rate` of {recipe.learning_rate:g}, or scale `X`."
+        )
+    _put(now.best_state, _changing(module))
     return Trained(module.eval(), now.history, now.best_epoch)
+
+
+def _changing(module: nn.Module) -> dict[str, Tensor]:
+    """What training may change: parameters, and buffers that are saved, such as running means."""
+    saved = module.state_dict()
+    parameters = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    return parameters | {n: b for n, b in module.named_buffers() if n in saved}
+
+
+def _put(values: Mapping[str, Tensor], into: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, tensor in into.items():
+            tensor.copy_(values[name])
+
+
+def _given(module: nn.Module, ending: str, X: Any, y: Any, groups: Any, with_groups: bool) -> Part:
+    """Rows, labels and groups that fit the model and each other; names have this ``ending``."""
+    first = next(p for p in module.parameters() if p.requires_grad)
+    pad = getattr(getattr(module, "config", None), "pad_token_id", None)
+    tokenise = getattr(module, "tokenise", None)
+    with speaking_of(f"X{ending}"):
+        rows = on_device(X, first.device, pad=pad, dtype=first.dtype, tokenise=tokenise)
+        if isinstance(rows, Tensor) and not rows.is_floating_point() and not _has_table(module):
+            rows = rows.to(first.dtype)
+        outputs = _outputs(module, rows)
+    truth = _labels(f"y{ending}", y, count(rows), outputs)
+    codes = None
+    if with_groups:
+        codes = _groups(f"groups{ending}", groups, count(rows))
+    return Part(rows, torch.as_tensor(truth, device=first.device).float(), codes)
+
+
+def _has_table(module: nn.Module) -> bool:
+    """Whether a module looks its input up, so that whole numbers are not mere numbers to it."""
+    return any(isinstance(part, (nn.Embedding, nn.EmbeddingBag)) for part in module.modules())
+
+
+def _outputs(module: nn.Module, rows: Rows) -> int:
+    """How many outputs the model has; it is tried on a few rows, of tokens the longest."""
+    if count(rows) == 0:
+        raise InvalidInputError("`X` must have at least one row, got none.")
+    if isinstance(rows, dict):
+        check_lengths("X", rows, module)
+        few: Rows = next(bucketed(take_rows(rows, longest_first(rows)[:2]), 2**62))
+    else:
+        few = rows[:2]
+    module.eval()
+    try:
+        with torch.no_grad():
+            z = run(module, few)
+    except (InvalidInputError, torch.OutOfMemoryError):
+        raise
+    except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
+        raise InvalidInputError(
+            f"`X` must be rows that the model takes, but it says: {error}. Give vectors as wide as "
+            "its first layer, or rows from its own tokenizer."
+        ) from error
+    if z.ndim not in (1, 2) or len(z) != count(few):
+        raise InvalidInputError(
+            "`model` must give one output or one a class for each row, got outputs of shape "
+            f"{tuple(z.shape)} for {count(few)} rows."
+        )
+    return 1 if z.ndim == 1 else z.shape[1]
+
+
+def _labels(name: str, y: Any, rows: int, outputs: int) -> NDArray[Any]:
+    """Labels that the loss takes: 0 and 1 for one output, the outputs' numbers for several."""
+    if outputs == 1:
+        return zeros_and_ones(name, y, rows)
+    truth = arrays.vector(name, y)
+    arrays.check_rows(name, truth, rows)
+    numbers = truth.dtype.kind in "biuf"
+    bad = ~np.isin(truth, np.arange(outputs)) if numbers else np.ones(rows, dtype=bool)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise InvalidInputError(
+            f"`{name}` must be 0 to {outputs - 1} for a model with {outputs} outputs: row {row} "
+            f"holds {truth[row : row + 1].tolist()[0]!r}; give the number of the label's output."
+        )
+    return truth.astype(np.int64)
+
+
+def _groups(name: str, groups: Any, rows: int) -> NDArray[np.int64]:
+    if groups is None:
+        raise InvalidInputError(
+            f"`{name}` must be given with a `penalty`, got None: pass `groups` and `groups_val`."
+        )
+    return zeros_and_ones(name, groups, rows)
 
 
 def cross_entropy(z: Tensor, y: Tensor) -> Tensor:
@@ -221,18 +322,21 @@ def _facts(
     recipe: Recipe,
     seed: int,
     penalty: InProcessing | None,
-    data: Mapping[str, Any],
+    part: Part,
+    part_val: Part,
 ) -> dict[str, Any]:
     """All that a training depends on; models and data as hashes."""
     trained = [name for name, p in model.named_parameters() if p.requires_grad]
     facts = {**asdict(recipe), "seed": seed, "penalty": _said(penalty)}
     facts["model"] = hash_of(model.state_dict().items(), about=_said(model))
     facts["trained parameters"] = hash_of([], about=repr(trained))
-    for name, part in data.items():
-        if not isinstance(part, dict):
-            values = part if isinstance(part, Tensor) else np.asarray(part, dtype=np.int64)
-            part = {"": torch.as_tensor(values)}
-        facts[name] = hash_of(part.items())
+    for prefix, given in (("", part), ("validation ", part_val)):
+        data: dict[str, Rows] = {"rows": given.rows, "labels": given.y}
+        if given.groups is not None:
+            data["groups"] = torch.as_tensor(given.groups)
+        for name, values in data.items():
+            tensors = values if isinstance(values, dict) else {"": values}
+            facts[f"{prefix}{name}"] = hash_of(tensors.items())
     return facts
 
 
@@ -245,13 +349,13 @@ def _keep(
     checkpoint: PathLike | None,
     facts: Mapping[str, Any],
     now: Progressed,
-    trainable: dict[str, nn.Parameter],
+    changing: Mapping[str, Tensor],
     optimiser: torch.optim.Optimizer,
     draws: torch.Generator,
 ) -> None:
     if checkpoint is None:
         return
-    tensors: dict[str, Tensor] = {f"parameters {n}": p for n, p in trainable.items()}
+    tensors: dict[str, Tensor] = {f"parameters {n}": t for n, t in changing.items()}
     tensors |= {f"best {n}": value for n, value in now.best_state.items()}
     for place, state in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser {place} {n}": v for n, v in state.items() if isinstance(v, Tensor)}
@@ -271,7 +375,7 @@ def _keep(
 def _resume(
     checkpoint: PathLike | None,
     facts: Mapping[str, Any],
-    trainable: dict[str, nn.Parameter],
+    changing: Mapping[str, Tensor],
     optimiser: torch.optim.Optimizer,
     draws: torch.Generator,
 ) -> Progressed:
@@ -283,9 +387,9 @@ def _resume(
         _check_same(checkpoint, found, facts)
         now = Progressed(**numbers, best_state=_under("best ", tensors))
         parameters = _under("parameters ", tensors)
-        for name, parameter in trainable.items():
+        for name, tensor in changing.items():
             for kept in (parameters, now.best_state or parameters):
-                if kept[name].shape != parameter.shape:
+                if kept[name].shape != tensor.shape:
                     raise ValueError(f"its {name!r} is of another shape")
         state: dict[int, dict[str, Tensor]] = {}
         for key, value in _under("optimiser ", tensors).items():
@@ -300,9 +404,7 @@ def _resume(
             f"`checkpoint` {checkpoint} must be a whole file as this training writes it, but "
             f"it cannot be read: {error}. Remove it to start over, or give another file."
         ) from None
-    with torch.no_grad():
-        for name, parameter in trainable.items():
-            parameter.copy_(parameters[name])
+    _put(parameters, changing)
     return now
 
 

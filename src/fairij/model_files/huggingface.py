@@ -13,7 +13,18 @@ import torch
 
 from fairij.errors import InvalidInputError
 from fairij.language._library import load_transformers
+from fairij.language.limits import longest_text
 from fairij.model_files.base import ModelFile, Opening, reading
+
+TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
 
 
 def folder(path: Path, opening: Opening) -> ModelFile:
@@ -21,6 +32,7 @@ def folder(path: Path, opening: Opening) -> ModelFile:
     transformers = load_transformers()
     with reading(path, "a Hugging Face folder"), quietly(transformers):
         settings: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        _check_tokenizer(path)
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(path), **settings)
         model = transformers.AutoModelForSequenceClassification.from_pretrained(
             str(path),
@@ -28,6 +40,8 @@ def folder(path: Path, opening: Opening) -> ModelFile:
             dtype=torch.float32,  # edits are made, and saved, in full precision
             **settings,
         ).eval()
+
+    _settle_padding(tokenizer, model)
 
     def save(edited: Any, target: Path) -> None:
         with quietly(transformers):
@@ -69,12 +83,31 @@ def _tokens(tokenizer: Any, model: Any, frame: pd.DataFrame) -> dict[str, Any]:
             f"The column {frame.columns[0]!r} must hold text, but row {row} holds "
             f"{str(text.iloc[row])!r}: drop such rows, or name another column by --text."
         )
-    longest = min(
-        int(getattr(model.config, "max_position_embeddings", 512) or 512),
-        int(tokenizer.model_max_length),
-    )
+    longest = longest_text(model, tokenizer)
     return dict(
         tokenizer(
             text.tolist(), padding=True, truncation=True, max_length=longest, return_tensors="pt"
         )
     )
+
+
+def _check_tokenizer(path: Path) -> None:
+    """Raise where there is none: the library would make an empty one, and every word unknown."""
+    if not any((path / name).exists() for name in TOKENIZERS):
+        raise InvalidInputError(
+            f"{path} must hold the model's tokenizer beside the model, but has none of "
+            f"{', '.join(TOKENIZERS)}: save it there, as in `tokenizer.save_pretrained(folder)`."
+        )
+
+
+def _settle_padding(tokenizer: Any, model: Any) -> None:
+    """A token to pad rows with, which a batch needs: the one that ends a text if there is none."""
+    if tokenizer.pad_token_id is None:
+        if tokenizer.eos_token_id is None:
+            raise InvalidInputError(
+                "The tokenizer must have a token to pad with, or one to end texts, but has "
+                "neither: set `tokenizer.pad_token` and save it again."
+            )
+        tokenizer.pad_token = tokenizer.eos_token
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id

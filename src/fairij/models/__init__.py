@@ -96,8 +96,10 @@ def adapt(model: Any, **options: Any) -> Editable:
     if all(hasattr(model, name) for name in ("theta", "linearize", "edited")):
         editable: Editable = model
         return editable
+    if why := reason(model):
+        raise InvalidInputError(f"A {type(model).__name__} cannot be edited: {why}.")
     raise InvalidInputError(
-        f"No family of models recognises {type(model).__name__!r}{reason(model)}; supported are "
+        f"No family of models recognises {type(model).__name__!r}; supported are "
         f"{', '.join(name for name, _, _ in FAMILIES)}. For anything else write an adapter: an "
         "object with the methods of `fairij.models.Editable` (theta, linearize, evaluator, "
         "outputs, edited, ...), and give that to FairIJ."

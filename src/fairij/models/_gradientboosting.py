@@ -1,11 +1,14 @@
 """scikit-learn's `GradientBoostingClassifier` and `GradientBoostingRegressor`.
 
 The learning rate stands beside the trees, and so does the first estimator, ``init``: both stay.
+Rows that early stopping split off were not trained on and weigh nothing, where ``random_state``
+is a number, by which they are known.
 """
 
 from __future__ import annotations
 
 import copy
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.models._histgradient import known_loss
-from fairij.models.estimators import state_fingerprint
+from fairij.models.estimators import HELD_BACK, split_off, state_fingerprint
 from fairij.models.trees import TreeEditable, Trees
 
 
@@ -65,6 +68,23 @@ class GradientBoosting:
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         return weight
+
+    def held_back(self, y: Tensor) -> NDArray[np.int64] | None:
+        model = self._model
+        if model.n_iter_no_change is None or not isinstance(model.random_state, Integral):
+            return None
+        return split_off(
+            y,
+            fraction=model.validation_fraction,
+            seed=int(model.random_state),
+            stratify=self.classes is not None,
+        )
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        stopped = self._model.n_iter_no_change is not None
+        known = isinstance(self._model.random_state, Integral)
+        return (HELD_BACK,) if stopped and not known else ()
 
     def replaced(self, values: NDArray[np.float64]) -> Any:
         clone = copy.deepcopy(self._model)

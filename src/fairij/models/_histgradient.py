@@ -1,7 +1,8 @@
 """scikit-learn's `HistGradientBoostingClassifier` and `HistGradientBoostingRegressor`.
 
 The learning rate is in the leaves already; the baseline stands beside the trees and stays. With
-early stopping all the trees that were grown predict.
+early stopping all the trees that were grown predict, and the rows that it split off (a tenth, by
+default above ten thousand rows) were not trained on: they weigh nothing here.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.errors import InvalidInputError
-from fairij.models.estimators import class_weighted
-from fairij.models.trees import TreeEditable, Trees
+from fairij.models.estimators import class_weighted, split_off
+from fairij.models.trees import MONOTONE, TreeEditable, Trees
 
 STRUCTURE = (
     "feature_idx",
@@ -85,6 +86,21 @@ class HistGradient:
         given = getattr(self._model, "class_weight", None)
         return class_weighted(given, self.classes, y, weight, balance_weights=False)
 
+    def held_back(self, y: Tensor) -> NDArray[np.int64] | None:
+        model = self._model
+        if not (model.do_early_stopping_ and model._use_validation_data):
+            return None
+        return split_off(
+            y,
+            fraction=model.validation_fraction,
+            seed=model._random_seed,
+            stratify=self.classes is not None,
+        )
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        return (MONOTONE,) if self._model.monotonic_cst is not None else ()
+
     def replaced(self, values: NDArray[np.float64]) -> Any:
         clone = copy.deepcopy(self._model)
         start = 0
@@ -102,7 +118,7 @@ def known_loss(model: Any, n_outputs: int) -> str:
     if model.loss != expected:
         raise InvalidInputError(
             f"The `loss` of a {type(model).__name__} must be {expected!r}, got {model.loss!r}, "
-            "whose derivatives the engine does not have: train it with that loss."
+            f"whose derivatives the engine does not have: train it with {expected!r}."
         )
     if not is_classifier:
         return "squared_error"

@@ -12,6 +12,7 @@ from typing import Any
 
 import lightgbm
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
@@ -19,7 +20,8 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError
 from fairij.models.estimators import class_weighted
-from fairij.models.trees import TreeEditable, Trees
+from fairij.models.rows import Columns
+from fairij.models.trees import MONOTONE, TreeEditable, Trees
 
 LOSSES = {
     "binary": "binary_cross_entropy",
@@ -69,7 +71,15 @@ class LightGBM:
         return getattr(self._model, "classes_", None)
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        self._check_names(X)
         return np.asarray(self._model.predict(X, pred_leaf=True))
+
+    def _check_names(self, X: Any) -> None:
+        """Raise unless named columns are the model's: the library goes by their places alone."""
+        known = tuple(self._booster.feature_name())
+        given = tuple(re.sub(r"\s", "_", str(name)) for name in getattr(X, "columns", ()))
+        if given and not all(re.fullmatch(r"Column_\d+", name) for name in known):
+            Columns((len(known),), known).check("X", pd.DataFrame(columns=given))
 
     def base(self, X: Any) -> NDArray[np.float64]:
         return np.zeros(1)
@@ -99,6 +109,11 @@ class LightGBM:
                 (negative, positive * ratio) if ratio >= 1 else (1 / ratio, positive)
             )
         return negative, positive
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        asked = self._settings.get("monotone_constraints", "")
+        return (MONOTONE,) if re.search("[1-9]", asked) else ()
 
     def replaced(self, values: NDArray[np.float64]) -> Any:
         booster = _copy(self._booster)

@@ -30,6 +30,9 @@ def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[st
     elif wanted == "trainable":
         chosen = [name for name, p in named.items() if p.requires_grad]
         cure = "set requires_grad on some, or pass parameters='all' or a name pattern"
+        if hasattr(module, "peft_config"):
+            cure += "; adapters are loaded for training by PeftModel.from_pretrained(..., "
+            cure += "is_trainable=True)"
     else:
         listed = isinstance(wanted, Sequence) and not isinstance(wanted, str)
         patterns: list[Any] = list(wanted) if listed else [wanted]
@@ -40,9 +43,11 @@ def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[st
             )
         for pattern in patterns:
             if not any(_matches(name, pattern) for name in named):
+                inner = [f"*.{pattern}"] if any(_matches(n, f"*.{pattern}") for n in named) else []
                 raise InvalidInputError(
                     f"`parameters` pattern {pattern!r} matches no parameter of the module; "
-                    f"there are: {', '.join(named)}."
+                    + (f"further inside there is {inner[0]!r}. All: " if inner else "there are: ")
+                    + f"{', '.join(named)}."
                 )
         chosen = [name for name in named if any(_matches(name, p) for p in patterns)]
         cure = f"choose from: {', '.join(named)}"
@@ -52,7 +57,8 @@ def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[st
     if not kinds <= {torch.float32, torch.float64} or len(kinds) != 1:
         raise InvalidInputError(
             "The edited parameters must all be float32 or all float64, got "
-            f"{sorted(str(kind) for kind in kinds)}; convert them first, as in `module.float()`."
+            f"{sorted(str(kind) for kind in kinds)}; convert those first, as in "
+            "`part.float()`, whatever the rest is kept in."
         )
     return chosen
 

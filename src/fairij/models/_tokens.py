@@ -15,15 +15,18 @@ from fairij.models.rows import n_rows
 Tokens = dict[str, Tensor]  # input_ids (N, L), attention_mask (N, L), ...
 Tokenise = Callable[[list[str]], Mapping[str, Any]]
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
+# what else sways a model of transformers, and is not passed on
+OTHERS = ("position_ids", "inputs_embeds", "global_attention_mask", "decoder_input_ids", "bbox")
 
 
 def token_rows(
-    X: Any, *, device: torch.device, pad: int = 0, tokenise: Tokenise | None = None
+    X: Any, *, device: torch.device, pad: int | None = 0, tokenise: Tokenise | None = None
 ) -> Tokens:
     """``X`` as padded tensors.
 
     Takes a mapping, frame or `datasets.Dataset` with `input_ids` (padded, or one list a row), or
-    texts where there is a way to tokenise them.
+    texts where there is a way to tokenise them. Without a mask, rows of unlike lengths are taken to
+    be free of padding; in a table the id ``pad`` is padding, and nothing where that is None.
     """
     columns = _columns(X)
     if columns is None:
@@ -34,14 +37,29 @@ def token_rows(
             f"{sorted(columns or ())}. Tokenise the texts first, or wrap model and tokenizer in "
             "fairij.language.TextClassifier."
         )
+    if unknown := [name for name in OTHERS if name in columns]:
+        raise InvalidInputError(
+            f"`X` must hold {', '.join(NAMES)} alone, got {unknown[0]!r}, which would be left out: "
+            "write an adapter (`fairij.models.Editable`) that gives it to the model."
+        )
     tokens = {
-        name: _padded(name, columns[name], pad if name == "input_ids" else 0).to(device)
+        name: _padded(name, columns[name], (pad or 0) if name == "input_ids" else 0).to(device)
         for name in NAMES
         if name in columns
     }
-    tokens.setdefault("attention_mask", (tokens["input_ids"] != pad).long())
+    if "attention_mask" not in tokens:
+        tokens["attention_mask"] = _mask(columns["input_ids"], tokens["input_ids"], pad)
     n_rows(tokens)  # all parts are as long as each other
     return tokens
+
+
+def _mask(rows: Any, ids: Tensor, pad: int | None) -> Tensor:
+    """Which tokens are real, where nothing says so."""
+    if not isinstance(rows, Tensor):
+        size = torch.tensor([len(row) for row in rows], device=ids.device)
+        if len(size) and int(size.min()) < ids.shape[1]:
+            return (torch.arange(ids.shape[1], device=ids.device) < size[:, None]).long()
+    return torch.ones_like(ids) if pad is None else (ids != pad).long()
 
 
 def lengths(tokens: Tokens) -> Tensor:
@@ -87,10 +105,15 @@ def _tokenised(X: Any, tokenise: Tokenise | None) -> Mapping[str, Any]:
     if hasattr(X, "columns") and list(X.columns) == ["text"]:
         X = X["text"]
     texts = np.asarray(X, dtype=object)
-    if texts.ndim != 1 or not all(isinstance(text, str) for text in texts):
+    if texts.ndim != 1:
         raise InvalidInputError(
             "`X` must be texts, or tokenised rows with `input_ids`; got "
             f"{type(X).__name__} of shape {texts.shape}."
+        )
+    if wrong := [row for row, text in enumerate(texts) if not isinstance(text, str)]:
+        raise InvalidInputError(
+            f"`X` must be texts, or tokenised rows with `input_ids`, but row {wrong[0]} holds "
+            f"{texts[wrong[0]]!r}; there are {len(wrong)} such row(s): drop them, or put in ''."
         )
     if tokenise is None:
         raise InvalidInputError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.errors import InvalidInputError
-from fairij.models.trees import TreeEditable, Trees
+from fairij.models.trees import MONOTONE, TreeEditable, Trees
 
 LOSSES = {
     "binary:logistic": "binary_cross_entropy",
@@ -105,6 +106,10 @@ class XGBoost:
         factor = torch.where(y.cpu() == 1, self._positive, 1.0).double()
         return factor if weight is None else weight.double().cpu() * factor
 
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        return (MONOTONE,) if _is_monotone(self._booster) else ()
+
     def replaced(self, values: NDArray[np.float64]) -> Any:
         raw = json.loads(bytes(self._booster.save_raw("json")))
         ensemble, _ = _ensemble(raw["learner"])
@@ -154,7 +159,19 @@ def _booster(model: Any) -> xgboost.Booster:
             f"{type(model).__name__}."
         )
     check_is_fitted(model)
+    if callable(model.objective):
+        raise InvalidInputError(
+            f"XGBoost's objective must be one of {sorted(LOSSES)}, whose loss is known here; this "
+            "model was trained on a function of one's own. Train with one of those, or write an "
+            "adapter (`fairij.models.Editable`)."
+        )
     return model.get_booster()
+
+
+def _is_monotone(booster: xgboost.Booster) -> bool:
+    """As it was trained; a model read from a file does not know."""
+    asked = re.search(r'"monotone_constraints":"([^"]*)"', booster.save_config())
+    return asked is not None and re.search("[1-9]", asked[1]) is not None
 
 
 def _ensemble(learner: dict[str, Any]) -> tuple[dict[str, Any], NDArray[np.float64] | None]:

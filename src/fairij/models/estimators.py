@@ -8,9 +8,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from fairij.models.rows import Columns
+
+HELD_BACK = (
+    "Early stopping kept some of the rows from training, and which ones cannot be told from the "
+    "model: those are scored, and may be dropped, as if it had been trained on them. Train with "
+    "early stopping off for the number of rounds that it found, or give only rows trained on."
+)
+
+
+def early_stopping_caveats(estimator: Any) -> tuple[str, ...]:
+    return (HELD_BACK,) if getattr(estimator, "early_stopping", False) else ()
 
 
 def class_names(model: Any) -> set[str]:
@@ -50,6 +62,21 @@ def class_weighted(
         labels = np.asarray(classes).tolist()
         factor = torch.tensor([float(class_weight.get(label, 1.0)) for label in labels]).double()
     return each * factor[index]
+
+
+def split_off(y: Tensor, *, fraction: float | int, seed: int, stratify: bool) -> NDArray[np.int64]:
+    """The rows that early stopping kept from training, as scikit-learn's ensembles draw them.
+
+    ``y`` are the labels of all the rows that the model was given, in their order.
+    """
+    labels = y.cpu().numpy()
+    _, held = train_test_split(
+        np.arange(len(labels)),
+        test_size=fraction,
+        stratify=labels if stratify else None,
+        random_state=seed,
+    )
+    return np.asarray(held)
 
 
 def state_fingerprint(*parts: Any) -> str:

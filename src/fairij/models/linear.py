@@ -31,6 +31,7 @@ from fairij.models.estimators import (
     check_columns,
     class_names,
     class_weighted,
+    early_stopping_caveats,
     state_fingerprint,
 )
 from fairij.models.rows import to_tensors
@@ -103,6 +104,7 @@ class LinearEditable:
             if self._n_outputs == 1
             else "softmax_cross_entropy"
         )
+        self.caveats = early_stopping_caveats(estimator)
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         """Sample weights with the estimator's class weights in them; ``y``: class indices."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fairij.errors import InvalidInputError
 from fairij.models.delegating import Delegating
-from fairij.models.estimators import check_columns, state_fingerprint
+from fairij.models.estimators import check_columns, early_stopping_caveats, state_fingerprint
 from fairij.models.torch import TorchEditable
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -47,6 +47,7 @@ class PerceptronEditable(Delegating):
             "softmax": "softmax_cross_entropy",
             "identity": "squared_error",
         }[estimator.out_activation_]
+        self.caveats = early_stopping_caveats(estimator)
 
     def prepare(self, X: Any) -> Any:
         check_columns(self._estimator, X)

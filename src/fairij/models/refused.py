@@ -9,12 +9,17 @@ _AFTERWARDS = (
     "first, then wrap the edited one, as in "
     "CalibratedClassifierCV(FrozenEstimator(fair.estimator_))"
 )
+_THRESHOLD = (
+    "it moves the threshold of a classifier after it is trained; edit that classifier (its "
+    "`estimator_`), then choose the threshold of the edited one, as in "
+    "FixedThresholdClassifier(FrozenEstimator(fair.estimator_))"
+)
 _MANY_MODELS = (
     "it is several models with a loss each, not one; edit them one by one, or train a multinomial "
     "LogisticRegression"
 )
 _AVERAGED = (
-    "it averages trees that were grown apart, each to fit its own sample, so there is no one "
+    "it averages models that were fitted apart, each to its own sample, so there is no one "
     "training loss whose minimum an edit could move; train a boosted ensemble instead, such as "
     "HistGradientBoostingClassifier"
 )
@@ -23,8 +28,8 @@ _NO_SCORE = "its loss gives no probabilities; train LogisticRegression instead"
 
 REFUSED: dict[str, str] = {
     "CalibratedClassifierCV": _AFTERWARDS,
-    "FixedThresholdClassifier": _AFTERWARDS,
-    "TunedThresholdClassifierCV": _AFTERWARDS,
+    "FixedThresholdClassifier": _THRESHOLD,
+    "TunedThresholdClassifierCV": _THRESHOLD,
     "TransformedTargetRegressor": "its predictions are transformed after they are made; edit its "
     "`regressor_` on the transformed target",
     "OneVsRestClassifier": _MANY_MODELS,
@@ -43,6 +48,6 @@ REFUSED: dict[str, str] = {
 
 
 def reason(model: Any) -> str:
-    """Why this model is refused, as the end of a sentence; empty where nothing is known."""
+    """Why this model is refused, and what to do; empty where nothing is known."""
     names = (kind.__name__ for kind in type(model).__mro__)
-    return next((f": {REFUSED[name]}" for name in names if name in REFUSED), "")
+    return next((REFUSED[name] for name in names if name in REFUSED), "")

@@ -47,15 +47,30 @@ def take_rows(X: Any, index: Any) -> Any:
     if isinstance(X, Source):
         return X.take(index)
     if isinstance(X, Mapping):
-        return {name: take_rows(part, index) for name, part in X.items()}
+        return {
+            name: _listed(part, index) if isinstance(part, list) else take_rows(part, index)
+            for name, part in X.items()
+        }
     if isinstance(X, tuple):
         return tuple(take_rows(part, index) for part in X)
     if isinstance(X, Tensor):
         return X[torch.as_tensor(index, device=X.device)]
-    index = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
+    if isinstance(X, list) and X and isinstance(X[0], str):
+        return _listed(X, index)
+    index = _places(index)
     if hasattr(X, "tocsr"):
         return X.tocsr()[index]
     return X.iloc[index] if hasattr(X, "iloc") else _array(X)[index]
+
+
+def _places(index: Any) -> np.ndarray[Any, Any]:
+    return index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
+
+
+def _listed(rows: list[Any], index: Any) -> list[Any]:
+    """Some texts, or some rows of tokens, which may be of unlike lengths."""
+    places = _places(index)
+    return [rows[i] for i in (np.flatnonzero(places) if places.dtype == bool else places).tolist()]
 
 
 def _array(X: Any, name: str = "X") -> np.ndarray[Any, Any]:

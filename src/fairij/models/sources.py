@@ -278,9 +278,14 @@ class Subset(Source):
 
 
 def as_source(X: Any) -> Any:
-    """Files and loaders as a `Source`; everything else as it is."""
+    """Files and loaders as a `Source`; Arrow tables as frames; everything else as it is."""
     if isinstance(X, np.memmap):
         return ArraySource(X)
+    kind = type(X)
+    if kind.__name__ == "Table" and kind.__module__.startswith("pyarrow"):
+        return X.to_pandas()
+    if kind.__name__ == "Column" and kind.__module__.startswith("datasets"):
+        return list(X)
     return LoaderSource(X) if isinstance(X, DataLoader) else X
 
 

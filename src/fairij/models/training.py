@@ -1,20 +1,26 @@
 """What an `Editable` may know of how its model was trained, asked for by name; all is optional.
 
 * ``loss_name``: the loss it was trained on, a name in `fairij.LOSSES`;
-* ``classes``: the class labels in the order of its outputs;
+* ``classes``: the class labels in the order of its outputs; or ``class_names``, which labels may
+  be given by as well as by number;
 * ``row_weights(y, weight)``: sample weights with class weights in them, ``y`` as class indices; or
   ``label_weights(y)``: only the factors, ``y`` as the user's labels;
+* ``held_back(y)``: of all the rows that it was given, those that it kept from training, or None;
+* ``caveats``: what an edit does not keep, or cannot know, of this model; each is warned of;
 * ``l2(rows, weight_sum)``: its own penalty, ``(D,)``, in ``sum w l / W + sum l2 theta^2 / 2``.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairij.errors import FairIJWarning
 from fairij.models.base import Editable
 
 
@@ -25,8 +31,17 @@ def loss_of(editable: Editable, asked: Any) -> Any:
     return asked
 
 
-def classes_of(editable: Editable) -> NDArray[Any] | None:
+def classes_of(editable: Editable, y: NDArray[Any] | None = None) -> NDArray[Any] | None:
+    """The class labels; where labels ``y`` are all among the model's names of them, those."""
+    names = np.asarray(getattr(editable, "class_names", []))
+    if y is not None and len(names) and y.dtype.kind in "UO" and np.isin(y, names).all():
+        return names
     return getattr(editable, "classes", None)
+
+
+def warn_of_caveats(editable: Editable, *, stacklevel: int) -> None:
+    for caveat in getattr(editable, "caveats", ()):
+        warnings.warn(caveat, FairIJWarning, stacklevel=stacklevel + 1)
 
 
 def weights_of(
@@ -40,6 +55,16 @@ def weights_of(
     if factors is None:
         return weight
     return torch.as_tensor(factors) if weight is None else weight * torch.as_tensor(factors)
+
+
+def trained_weights(editable: Editable, y: Tensor, weight: Tensor | None) -> Tensor | None:
+    """The same weights, zero for rows that were kept from training; ``y``: of all the rows."""
+    held = editable.held_back(y) if hasattr(editable, "held_back") else None
+    if held is None:
+        return weight
+    weight = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.clone()
+    weight[torch.from_numpy(held)] = 0
+    return weight
 
 
 def l2_of(editable: Editable, rows: int, weight: Tensor | None, weight_decay: float) -> Tensor:

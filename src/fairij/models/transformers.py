@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from fairij.errors import InvalidInputError
 from fairij.models._autograd import saved_bytes
 from fairij.models._linearization import PROBE_ROWS, TorchLinearization
 from fairij.models._recent import TABLES, Recent
@@ -60,7 +61,9 @@ class TransformersEditable(TorchEditable):
             module, parameters=parameters, batch_size=batch_size, memory_limit=memory_limit
         )
         config = getattr(module, "config", None)
-        self._pad = getattr(config, "pad_token_id", None) or 0
+        self._pad = getattr(config, "pad_token_id", None)
+        self.class_names = _class_names(config)
+        self.loss_name = _loss_name(config)
         self._tokenise = getattr(module, "tokenise", None)
         self._budget, self._probed = 1, 0
         self._tokens: Recent[Tokens] = Recent(TABLES)
@@ -138,6 +141,23 @@ class TransformersEditable(TorchEditable):
         with torch.no_grad():
             z = [self.call(parameters, batch) for batch in self.batches(take_rows(tokens, order))]
         return torch.cat(z)[torch.argsort(order)]
+
+
+def _class_names(config: Any) -> list[str]:
+    """The labels by name, in the order of the outputs; none where the model has one output."""
+    names = getattr(config, "id2label", None) or {}
+    return [str(names[i]) for i in sorted(names)] if len(names) > 1 else []
+
+
+def _loss_name(config: Any) -> str | None:
+    """The loss that transformers itself trains on for this kind of problem; None for the usual."""
+    kind = getattr(config, "problem_type", None)
+    if kind == "multi_label_classification":
+        raise InvalidInputError(
+            "The model must give one label a row, but its config.problem_type is "
+            "'multi_label_classification', several answers at once: edit a model of one of them."
+        )
+    return "squared_error" if kind == "regression" else None
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,10 @@ from fairij.models.rows import n_rows, take_rows
 
 NAME = "leaf_values"
 CHECKED_ROWS = 32
+MONOTONE = (
+    "The model was trained with monotone constraints, which an edit of its leaves does not keep: "
+    "check the edited model's answers along those features before it is used."
+)
 LOOKED_UP = 2**16  # rows at once: a library's own table of leaves may hold 8 bytes an entry
 
 
@@ -124,6 +128,15 @@ class TreeEditable:
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         """Sample weights with the model's class weights in them; ``y``: class indices."""
         return self._library.row_weights(y, weight)
+
+    def held_back(self, y: Tensor) -> NDArray[np.int64] | None:
+        """The rows that early stopping kept from training, where the library tells them."""
+        find = getattr(self._library, "held_back", None)
+        return None if find is None else find(y)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        return getattr(self._library, "caveats", ())
 
     def _read(self, X: Any) -> tuple[LeafJacobian, Tensor]:
         """J and the base on these rows; finding leaves is dear, so the last tables are kept."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ from fairij.models.transformers import TransformersEditable
 
 Pooling = Literal["mean", "pooler"]
 Screening = Literal["linear", "exact"]
+T5_LIKE = ("t5", "mt5", "umt5")  # texts do not begin with a token of their own
 
 
 def pooled(out: Any, mask: Tensor, pooling: Pooling) -> Tensor:
@@ -71,11 +72,12 @@ class TriggerTokens(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        _check(encoder, n_tokens, pooling)
         self.encoder = encoder.requires_grad_(False)
         self.config = encoder.config
         self.pooling: Pooling = pooling
-        self.pad = getattr(encoder.config, "pad_token_id", None) or 0
-        self._first = 0 if encoder.config.model_type == "t5" else 1
+        self.pad = getattr(encoder.config, "pad_token_id", None)
+        self._first = 0 if encoder.config.model_type in T5_LIKE else 1
         words = encoder.get_input_embeddings().weight
         draws = torch.Generator().manual_seed(seed)
         chosen = torch.randint(words.shape[0], (n_tokens,), generator=draws)
@@ -95,7 +97,11 @@ class TriggerTokens(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, prompts: Tensor | None = None
     ) -> Tensor:
         """The pooled vectors; ``prompts`` (N, n, H) gives each row its own triggers."""
-        mask = input_ids != self.pad if attention_mask is None else attention_mask != 0
+        if attention_mask is None:
+            attention_mask = (
+                torch.ones_like(input_ids) if self.pad is None else input_ids != self.pad
+            )
+        mask = attention_mask != 0
         words = self.encoder.get_input_embeddings()(input_ids)
         own = self.triggers.expand(len(words), -1, -1) if prompts is None else prompts
         at, extra = self._first, own.shape[1]
@@ -112,6 +118,11 @@ class TriggerTokens(nn.Module):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
+        if token_type_ids is not None and bool(token_type_ids.any()):
+            raise InvalidInputError(
+                "`token_type_ids` must be 0 throughout: triggers are put into single texts, not "
+                "into pairs; leave them out, or join the pair to one text."
+            )
         return self.head(self.features(input_ids, attention_mask))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TriggerTokens:
@@ -122,6 +133,23 @@ class TriggerTokens(nn.Module):
         clone._modules["head"] = copy.deepcopy(self.head, memo)
         clone._parameters = {n: copy.deepcopy(p, memo) for n, p in self._parameters.items()}
         return clone
+
+
+def _check(encoder: Any, n_tokens: Any, pooling: Any) -> None:
+    headed = any(hasattr(encoder, head) for head in ("classifier", "score", "lm_head"))
+    if headed or not hasattr(encoder, "get_input_embeddings"):
+        raise InvalidInputError(
+            "`encoder` must be a model of transformers without a head, as "
+            f"fairij.language.load_encoder gives it; got {type(encoder).__name__}."
+        )
+    if not isinstance(n_tokens, int) or n_tokens < 1:
+        raise InvalidInputError(
+            f"`n_tokens` must be a whole number of at least 1; got {n_tokens!r}."
+        )
+    if pooling not in get_args(Pooling):
+        raise InvalidInputError(
+            f"`pooling` must be one of {list(get_args(Pooling))}, got {pooling!r}."
+        )
 
 
 @dataclass(frozen=True)

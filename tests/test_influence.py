@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from fairij.curvature import make_curvature
-from fairij.influence import balanced_influence, influence, nested_gradients, slow_influence
+from fairij.influence import (
+    balanced_influence,
+    influence,
+    nested_gradients,
+    slow_influence,
+    weights_to_close,
+)
 from fairij.solvers import SOLVERS, ConjugateGradient, Exact, Inverse, Woodbury, get_solver
 from reference import Case, make_case
 
@@ -121,3 +127,12 @@ def test_two_gaps_that_are_one_still_have_weights(case: Case) -> None:
     gaps = torch.tensor([0.2, 0.2], dtype=torch.float64)
     _, weights = balanced_influence(case.objective(), prepared(case, "exact"), G, gaps)
     assert torch.allclose(weights, torch.ones(2).double(), rtol=1e-3)
+
+
+def test_more_gaps_than_the_model_can_move_are_closed_as_far_as_it_can() -> None:
+    rng = torch.Generator().manual_seed(0)
+    G = torch.randn(3, 8, generator=rng, dtype=torch.float64)  # three parameters, eight gaps
+    gaps = torch.rand(8, generator=rng, dtype=torch.float64)
+    weights = weights_to_close(G, G, gaps)
+    nearest = torch.linalg.lstsq(G.T, gaps[:, None]).solution[:, 0]
+    torch.testing.assert_close(G @ weights, nearest, rtol=1e-4, atol=1e-6)

@@ -45,10 +45,11 @@ def test_labels_of_one_class_are_refused_also_where_the_model_names_both() -> No
         encode_labels(z, z, y, np.array(["no", "yes", "no", "no"]), "binary_cross_entropy", both)
 
 
-def test_answers_that_are_wrong_more_often_than_right_are_warned_of() -> None:
+def test_outputs_that_speak_for_the_other_label_are_warned_of() -> None:
     z = torch.where(TRUTH == 1, 1.0, -1.0)
-    warn_if_reversed(LABELS, z, stacklevel=1)
-    with pytest.warns(FairIJWarning, match="right on 0% .* speak for 'yes' against 'no'"):
+    for sound in (z, z + 9):  # the second says yes to everything, and ranks well
+        warn_if_reversed(LABELS, sound, stacklevel=1)
+    with pytest.warns(FairIJWarning, match="speak for 'yes' against 'no', but .* curve 0.00"):
         warn_if_reversed(LABELS, -z, stacklevel=1)
 
 

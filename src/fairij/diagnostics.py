@@ -47,9 +47,15 @@ def diagnose(
         "curvature_products": getattr(inverse, "products", None),
         "jvp_mode": getattr(objective.model, "mode", "exact"),
         "surrogate_before": before,
+        "surrogate_weighted": weighted_gap(ranking),
         "surrogate_predicted": before + float((delta @ target.gradients).sum()),
         "surrogate_after": sum(gap for gap, _ in parts),
     }
+
+
+def weighted_gap(ranking: Ranking) -> float:
+    """The gaps as the rows are scored by, which the drift is of too."""
+    return float(ranking.weights.cpu() @ ranking.target.gaps)
 
 
 def drift_of(objective: Objective, ranking: Ranking) -> float:
@@ -59,7 +65,7 @@ def drift_of(objective: Objective, ranking: Ranking) -> float:
 
 def warn_of_drift(objective: Objective, ranking: Ranking, *, stacklevel: int) -> None:
     drift = drift_of(objective, ranking)
-    weighted = float(ranking.weights.cpu() @ ranking.target.gaps)
+    weighted = weighted_gap(ranking)
     if abs(drift) > DRIFT_WARNING * abs(weighted):
         warnings.warn(
             f"The model is not at a minimum of its training loss (gradient norm "

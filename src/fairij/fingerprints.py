@@ -127,7 +127,7 @@ def _array(table: Any) -> NDArray[Any]:
 def _add_values(digest: Any, values: NDArray[Any]) -> None:
     digest.update(f"{values.shape} values".encode())
     for value in values.ravel():
-        whole = np.asarray(value).tolist() if isinstance(value, (list, np.ndarray)) else value
+        whole = value.tolist() if isinstance(value, np.ndarray) else value
         text = str(whole).encode("utf-8", "surrogatepass")
         digest.update(f"{len(text)} ".encode() + text)
 

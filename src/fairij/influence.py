@@ -17,6 +17,7 @@ from fairij.objective import Objective, blocks, by_blocks
 from fairij.solvers.base import Inverse, Solution
 
 RIDGE = 1e-6  # of the mean curvature between gaps, which may coincide
+MOVABLE = 1e-2  # of the direction in which several gaps are moved most easily
 
 
 @dataclass(frozen=True)
@@ -90,16 +91,30 @@ def balanced_influence(
 
     To first order a change ``d`` of the parameters moves the gaps by ``G^T d``; the smallest one,
     by ``d^T (H + damping I) d``, that closes all of them is ``-(H + damping I)^-1 G w`` with
-    ``(G^T (H + damping I)^-1 G) w = gaps``. The plain sum, ``w = 1``, closes the gap that yields
+    ``(G^T (H + damping I)^-1 G) w = gaps`` (of more than two gaps, see `weights_to_close`). The
+    plain sum, ``w = 1``, closes the gap that yields
     most easily and leaves the others behind. ``gradients`` is ``(D, P)``, ``gaps`` ``(P,)``;
     returns the influence and the weights, scaled to a mean size of one.
     """
     solution = inverse.solve(gradients)
-    weights = weights_to_move(gradients, solution.x, gaps)
+    weights = weights_to_close(gradients, solution.x, gaps)
     weights = weights * len(weights) / weights.abs().sum().clamp_min(1e-300)
     direction = solution.x @ weights.to(solution.x)
     together = Solution(direction, solution.steps, lambda: solution.residual.max()[None])
     return Influence(scores_along(objective, direction), together), weights
+
+
+def weights_to_close(gradients: Tensor, solved: Tensor, gaps: Tensor) -> Tensor:
+    """`weights_to_move`; of more than two gaps by what of them the model can move.
+
+    Gaps of many groups may outnumber the parameters, and then cannot all be closed: directions in
+    which the model hardly moves them are left out.
+    """
+    if len(gaps) <= 2:
+        return weights_to_move(gradients, solved, gaps)
+    values, vectors = torch.linalg.eigh(gram_of(gradients, solved))
+    able = vectors[:, values > MOVABLE * values.max()]
+    return able @ ((able.T @ gaps.to(able)) / values[values > MOVABLE * values.max()])
 
 
 def weights_to_move(gradients: Tensor, solved: Tensor, wanted: Tensor) -> Tensor:

@@ -106,6 +106,12 @@ class Data:
     y_val: NDArray[Any]
     groups: Groups  # of the validation rows
     rows: NDArray[np.int64] | None = None  # which of the given rows are for training; None: all
+    every_y: NDArray[Any] | None = None  # the labels of all rows, where ``rows`` are some of them
+
+    @property
+    def given_y(self) -> NDArray[Any]:
+        """The labels of the training rows, with those split off them."""
+        return self.y if self.every_y is None else self.every_y
 
     @classmethod
     def given(
@@ -151,6 +157,7 @@ class Data:
             truth[outside],
             groups.take(outside),
             inside,
+            truth,
         )
 
 

@@ -60,8 +60,7 @@ def prepare(
     warn_if_reversed(labels, z_val, stacklevel=4)
     theta, rows = editable.theta, len(data.y)
     weight = weights_of(editable, labels.train, data.y, data.weight)
-    if data.rows is None:  # all the rows that the model was given
-        weight = trained_weights(editable, labels.train, weight)
+    weight = trained_weights(editable, data.given_y, data.rows, weight, stacklevel=4)
     objective = Objective(
         model,
         labels.train,

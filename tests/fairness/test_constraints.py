@@ -216,3 +216,28 @@ def test_the_parts_of_a_balanced_constraint_sum_to_its_surrogate() -> None:
     assert torch.allclose(sum(g for _, g in parts), gradient)
     alone = CONSTRAINTS["demographic_parity"]
     assert len(alone.part_gradients(z, y, groups, BINARY, 1.0)) == 1
+
+
+def test_several_groups_are_closed_pair_by_pair_where_a_constraint_says_so() -> None:
+    rng = np.random.default_rng(0)
+    z = torch.tensor(rng.normal(size=60))
+    y = torch.tensor(rng.integers(0, 2, 60)).double()
+    groups = encode_groups(rng.choice(["a", "b", "c"], 60, p=[0.2, 0.5, 0.3]))  # "b" is largest
+    for name in ("demographic_parity", "equal_opportunity", "equalized_odds"):
+        parts = CONSTRAINTS[name].group_gradients(z, y, groups, BINARY, 1.0)
+        assert len(parts) == 2
+        for other, (gap, gradient) in zip((0, 2), parts, strict=True):
+            pair = np.isin(groups.codes, (1, other))
+            alone = CONSTRAINTS[name].gradient(
+                z[pair], y[pair], groups.take(np.flatnonzero(pair)), BINARY, 1.0
+            )
+            assert gap == pytest.approx(alone[0])
+            torch.testing.assert_close(gradient[pair], alone[1])
+            assert not gradient[~pair].any()
+
+    def first_and_last(scores: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        return (scores[g == 0].mean() - scores[g == 2].mean()).abs()  # no pair has both
+
+    own = Constraint("own", first_and_last, CONSTRAINTS["demographic_parity"].metric)
+    ((gap, _),) = own.group_gradients(z, y, groups, BINARY, 1.0)
+    assert gap == pytest.approx(own.gradient(z, y, groups, BINARY, 1.0)[0])

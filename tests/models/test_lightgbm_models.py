@@ -98,7 +98,7 @@ def reload(model: Any) -> Any:
 
 
 def named_rows(data: Table) -> pd.DataFrame:
-    return pd.DataFrame(data.X, columns=["the age", "b", "c", "d", "e"])
+    return pd.DataFrame(data.X, columns=["the age", "b\xa0b", "c", "d", "e"])
 
 
 def test_columns_in_another_order_or_of_other_names_are_refused() -> None:
@@ -109,7 +109,7 @@ def test_columns_in_another_order_or_of_other_names_are_refused() -> None:
     expected = adapt(model).outputs(X)
     assert torch.equal(adapt(model.booster_).outputs(X), expected)
     assert torch.equal(adapt(model.booster_).outputs(data.X), expected)  # no names: by place
-    for other in (X[["b", "the age", "c", "d", "e"]], X.rename(columns={"the age": "years"})):
+    for other in (X[["b\xa0b", "the age", "c", "d", "e"]], X.rename(columns={"the age": "years"})):
         with pytest.raises(InvalidInputError, match="expected 'the_age' at place 0"):
             adapt(model).outputs(other)
 

@@ -516,3 +516,8 @@ def test_rows_held_back_by_early_stopping_are_warned_of(kind: Any) -> None:
             warnings.simplefilter("ignore")
             model.fit(X, y)
         assert len(adapt(model).caveats) == early
+    whole = MLPClassifier(early_stopping=True, solver="lbfgs", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole.fit(X, y)
+    assert not adapt(whole).caveats  # which has no use for it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from typing import Any
 
@@ -21,6 +22,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
+from fairij import FairIJ
 from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.models import adapt
 from tree_cases import (
@@ -188,7 +190,7 @@ def test_a_model_that_is_not_fitted_is_refused(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [RandomForestClassifier, BaggingClassifier])
 def test_averages_of_trees_are_refused_with_the_reason(kind: Any) -> None:
     data = table()
-    with pytest.raises(InvalidInputError, match="averages models that were grown apart"):
+    with pytest.raises(InvalidInputError, match="averages models that were fitted apart"):
         adapt(kind(n_estimators=2).fit(data.X, data.y))
 
 
@@ -218,6 +220,47 @@ def test_rows_that_early_stopping_held_back_have_no_influence(
         X[changed] = 5.0
         again = clone(model).fit(X, data.y, data.weight)
         assert np.array_equal(again.predict(data.X_new), model.predict(data.X_new)) == is_same
+
+
+def test_rows_held_back_are_found_among_those_split_off() -> None:
+    data = table()
+    model = HistGradientBoostingClassifier(early_stopping=True, max_iter=8, random_state=3)
+    model.fit(data.X, data.y)
+    unused = np.flatnonzero(mitigate(model, data).influence_ == 0)
+    fair = FairIJ(model, verbose=False).fit(data.X, data.y, sensitive_features=data.group)
+    some = np.isfinite(fair.influence_)
+    assert np.array_equal(np.flatnonzero(fair.influence_ == 0), unused[some[unused]])
+    assert 0 < some[unused].sum() < 60
+
+
+def test_nothing_is_held_back_where_rows_to_stop_by_were_given() -> None:
+    data = table()
+    given = {"X_val": data.X_new, "y_val": data.y_new}
+    for fraction in (0.1, None):
+        model = HistGradientBoostingClassifier(
+            early_stopping=True, max_iter=8, validation_fraction=fraction
+        ).fit(data.X, data.y, **given)
+        assert (mitigate(model, data).influence_ != 0).all()
+
+
+@pytest.mark.parametrize(("kind", "settings"), EARLY)
+def test_other_rows_than_those_fitted_are_warned_of(kind: Any, settings: dict[str, Any]) -> None:
+    real = kind in (HistGradientBoostingRegressor, GradientBoostingRegressor)
+    data = table("real" if real else "binary")
+    model = kind(random_state=3, n_iter_no_change=50, **settings).fit(data.X, data.y)
+    half = dataclasses.replace(data, X=data.X[:300], y=data.y[:300])
+    constraint = "mean_prediction" if real else "demographic_parity"
+    with pytest.warns(FairIJWarning, match="Give all the rows of its training"):
+        fair = mitigate(model, half, constraints=constraint)
+    assert (fair.influence_ != 0).all()
+
+
+def test_a_part_of_the_rows_drawn_for_each_tree_is_allowed_for() -> None:
+    data = table()
+    model = GradientBoostingClassifier(
+        n_iter_no_change=50, n_estimators=8, subsample=0.7, random_state=3
+    ).fit(data.X, data.y)
+    assert (mitigate(model, data).influence_ == 0).sum() == 60
 
 
 def test_without_a_seed_the_rows_held_back_are_warned_of() -> None:

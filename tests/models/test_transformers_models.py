@@ -537,6 +537,9 @@ def test_what_the_model_was_trained_for_is_taken_into_account() -> None:
         fitted(model, X, y, X, y, s, parameters="classifier")
     fair = fitted(model, X, y, X, y, s, parameters="classifier", constraints="mean_prediction")
     assert fair.loss_.name == "squared_error"
+    body = bert()
+    body.config.problem_type = "multi_label_classification"  # of a head that it no longer has
+    assert adapt(TriggerTokens(body, 2)).loss_name is None
     several = classifier(num_labels=3, problem_type="multi_label_classification")
     with pytest.raises(InvalidInputError, match="several answers at once"):
         adapt(several)

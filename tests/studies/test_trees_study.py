@@ -8,12 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
+from fairij.datasets import Split
 from fairij.studies import redraw, reproduce
 from fairij.studies.tabular.trial import CONSTRAINTS, MEASURES, PARTS
 from fairij.studies.trees import SEEDS, make_study
 from fairij.studies.trees_data import LOADERS, Places, load_splits, tuning_splits
+from fairij.studies.trees_expected import COPIES, expected_rows
 from fairij.studies.trees_left_out import (
     EDIT,
     LEAVES,
@@ -179,3 +182,24 @@ def test_whole_study_has_five_seeds_with_and_without_the_group() -> None:
     assert len(fair) == 4 * 4 * 2 * 5
     assert set(keys["seed"]) == set(SEEDS)
     assert (keys["work"] == "left out").sum() == 5
+
+
+def test_expected_rows_have_labels_and_groups_by_their_chances() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 3))
+    s = (X[:, 1] + rng.logistic(size=4000) > 0).astype(np.int64)
+    y = (X[:, 0] + 0.8 * s + rng.logistic(size=4000) > 0).astype(np.float32)
+    train, validation = (
+        Split(X[part], y[part], s[part]) for part in (slice(2000), slice(2000, None))
+    )
+    model = LogisticRegression().fit(train.X, train.y)
+    rows = expected_rows(model, train, validation)
+    assert len(rows) == COPIES * len(validation)
+    chance = rows.y.reshape(COPIES, -1).mean(0)
+    assert np.abs(chance - model.predict_proba(validation.X)[:, 1]).max() < 1 / COPIES
+    hidden = Split(validation.X, 1 - validation.y, 1 - validation.s)  # not looked at
+    again = expected_rows(model, train, hidden)
+    assert np.array_equal(again.y, rows.y) and np.array_equal(again.s, rows.s)
+    for label in (0, 1):  # P(s | x, y) is learnt from the training rows
+        share, seen = (part.s[part.y == label].mean() for part in (rows, validation))
+        assert abs(share - seen) < 0.04

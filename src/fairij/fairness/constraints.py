@@ -36,6 +36,8 @@ class Constraint:
     needs_truth: bool = False  # the metric conditions on the true label
     every_label: bool = field(default=False, kw_only=True)  # on each of them, not the positive one
     takes_outputs: bool = field(default=False, kw_only=True)
+    # a gap between groups, that of all of them where each pair's is closed
+    pairwise: bool = field(default=False, kw_only=True)
     # the gaps (P,) whose sum is the surrogate, where all are to be closed at once
     parts: Surrogate | None = field(default=None, kw_only=True)
 
@@ -87,7 +89,7 @@ class Constraint:
         A gap between the highest and the lowest group speaks of those two alone, and another pair
         takes their place as soon as they are closer: where all of these are closed, every pair is.
         """
-        if len(groups.names) <= 2 or self.takes_outputs:
+        if len(groups.names) <= 2 or not self.pairwise:
             return self.part_gradients(z, y, groups, loss, temperature)
         largest, found = int(groups.sizes.argmax()), []
         for other in set(groups.codes.tolist()) - {largest}:
@@ -187,7 +189,7 @@ def _odds(name: str, agg: counts.Aggregate) -> Constraint:
 
 
 CONSTRAINTS: dict[str, Constraint] = {
-    constraint.name: constraint
+    constraint.name: replace(constraint, pairwise=True)
     for constraint in (
         Constraint("demographic_parity", surrogates.demographic_parity, counts.demographic_parity),
         Constraint(

@@ -84,11 +84,13 @@ def _tokens(tokenizer: Any, model: Any, frame: pd.DataFrame) -> dict[str, Any]:
             f"{str(text.iloc[row])!r}: drop such rows, or name another column by --text."
         )
     longest = longest_text(model, tokenizer)
-    return dict(
+    tokens = dict(
         tokenizer(
             text.tolist(), padding=True, truncation=True, max_length=longest, return_tensors="pt"
         )
     )
+    tokens["input_ids"][tokens["attention_mask"] == 0] = model.config.pad_token_id
+    return tokens
 
 
 def _check_tokenizer(path: Path) -> None:
@@ -101,7 +103,10 @@ def _check_tokenizer(path: Path) -> None:
 
 
 def _settle_padding(tokenizer: Any, model: Any) -> None:
-    """A token to pad rows with, which a batch needs: the one that ends a text if there is none."""
+    """A token to pad rows with, which a batch needs: the one that ends a text if there is none.
+
+    Some models find the end of a text by it, so that where the two differ the model's counts.
+    """
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token_id is None:
             raise InvalidInputError(

@@ -8,7 +8,6 @@ is a number, by which they are known.
 from __future__ import annotations
 
 import copy
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.models._histgradient import known_loss
-from fairij.models.estimators import HELD_BACK, split_off, state_fingerprint
+from fairij.models.estimators import Held, split_off, state_fingerprint
 from fairij.models.trees import TreeEditable, Trees
 
 
@@ -69,22 +68,18 @@ class GradientBoosting:
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         return weight
 
-    def held_back(self, y: Tensor) -> NDArray[np.int64] | None:
+    def held_back(self, y: NDArray[Any]) -> Held:
         model = self._model
-        if model.n_iter_no_change is None or not isinstance(model.random_state, Integral):
+        if model.n_iter_no_change is None:
             return None
+        drawn, share = int(model.estimators_[0, 0].tree_.n_node_samples[0]), model.subsample
         return split_off(
             y,
+            lambda n: max(1, int(share * n)) == drawn,
             fraction=model.validation_fraction,
-            seed=int(model.random_state),
+            seed=model.random_state,
             stratify=self.classes is not None,
         )
-
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        stopped = self._model.n_iter_no_change is not None
-        known = isinstance(self._model.random_state, Integral)
-        return (HELD_BACK,) if stopped and not known else ()
 
     def replaced(self, values: NDArray[np.float64]) -> Any:
         clone = copy.deepcopy(self._model)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.errors import InvalidInputError
-from fairij.models.estimators import class_weighted, split_off
+from fairij.models.estimators import Held, class_weighted, split_off
 from fairij.models.trees import MONOTONE, TreeEditable, Trees
 
 STRUCTURE = (
@@ -86,12 +86,14 @@ class HistGradient:
         given = getattr(self._model, "class_weight", None)
         return class_weighted(given, self.classes, y, weight, balance_weights=False)
 
-    def held_back(self, y: Tensor) -> NDArray[np.int64] | None:
+    def held_back(self, y: NDArray[Any]) -> Held:
         model = self._model
-        if not (model.do_early_stopping_ and model._use_validation_data):
+        if not model.do_early_stopping_:
             return None
+        rows = int(model._predictors[0][0].nodes["count"][0])
         return split_off(
             y,
+            lambda n: n == rows,
             fraction=model.validation_fraction,
             seed=model._random_seed,
             stratify=self.classes is not None,

@@ -77,7 +77,7 @@ class LightGBM:
     def _check_names(self, X: Any) -> None:
         """Raise unless named columns are the model's: the library goes by their places alone."""
         known = tuple(self._booster.feature_name())
-        given = tuple(re.sub(r"\s", "_", str(name)) for name in getattr(X, "columns", ()))
+        given = tuple(str(name).replace(" ", "_") for name in getattr(X, "columns", ()))
         if given and not all(re.fullmatch(r"Column_\d+", name) for name in known):
             Columns((len(known),), known).check("X", pd.DataFrame(columns=given))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from numbers import Integral
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,15 +15,19 @@ from torch import Tensor
 
 from fairij.models.rows import Columns
 
+# numbers of rows, None for none of them
+Held = NDArray[np.int64] | Literal["unknown"] | None
 HELD_BACK = (
     "Early stopping kept some of the rows from training, and which ones cannot be told from the "
-    "model: those are scored, and may be dropped, as if it had been trained on them. Train with "
-    "early stopping off for the number of rounds that it found, or give only rows trained on."
+    "model and the rows given: those are scored, and may be dropped, as if it had been trained on "
+    "them. Give all the rows of its training in their order; or train with early stopping off for "
+    "the number of rounds that it found."
 )
 
 
 def early_stopping_caveats(estimator: Any) -> tuple[str, ...]:
-    return (HELD_BACK,) if getattr(estimator, "early_stopping", False) else ()
+    stops = getattr(estimator, "early_stopping", False)
+    return (HELD_BACK,) if stops and getattr(estimator, "solver", None) != "lbfgs" else ()
 
 
 def class_names(model: Any) -> set[str]:
@@ -64,19 +69,33 @@ def class_weighted(
     return each * factor[index]
 
 
-def split_off(y: Tensor, *, fraction: float | int, seed: int, stratify: bool) -> NDArray[np.int64]:
+def split_off(
+    y: NDArray[Any],
+    is_trained: Callable[[int], bool],
+    *,
+    fraction: float | int | None,
+    seed: Any,
+    stratify: bool,
+) -> Held:
     """The rows that early stopping kept from training, as scikit-learn's ensembles draw them.
 
-    ``y`` are the labels of all the rows that the model was given, in their order.
+    ``y`` are the labels of the rows given. ``is_trained`` says of a number of rows whether the
+    model may have been trained on so many: whether any were kept, and whether these are its rows.
     """
-    labels = y.cpu().numpy()
-    _, held = train_test_split(
-        np.arange(len(labels)),
-        test_size=fraction,
-        stratify=labels if stratify else None,
-        random_state=seed,
-    )
-    return np.asarray(held)
+    if is_trained(len(y)):
+        return None
+    if fraction is None or not isinstance(seed, Integral):
+        return "unknown"
+    try:
+        _, held = train_test_split(
+            np.arange(len(y)),
+            test_size=fraction,
+            stratify=y if stratify else None,
+            random_state=int(seed),
+        )
+    except ValueError:  # too few rows of a class
+        return "unknown"
+    return np.asarray(held) if is_trained(len(y) - len(held)) else "unknown"
 
 
 def state_fingerprint(*parts: Any) -> str:

@@ -5,7 +5,8 @@
   be given by as well as by number;
 * ``row_weights(y, weight)``: sample weights with class weights in them, ``y`` as class indices; or
   ``label_weights(y)``: only the factors, ``y`` as the user's labels;
-* ``held_back(y)``: of all the rows that it was given, those that it kept from training, or None;
+* ``held_back(y)``: of the rows with these labels, those that it kept from training, None, or
+  "unknown";
 * ``caveats``: what an edit does not keep, or cannot know, of this model; each is warned of;
 * ``l2(rows, weight_sum)``: its own penalty, ``(D,)``, in ``sum w l / W + sum l2 theta^2 / 2``.
 """
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from fairij.errors import FairIJWarning
 from fairij.models.base import Editable
+from fairij.models.estimators import HELD_BACK
 
 
 def loss_of(editable: Editable, asked: Any) -> Any:
@@ -57,14 +59,28 @@ def weights_of(
     return torch.as_tensor(factors) if weight is None else weight * torch.as_tensor(factors)
 
 
-def trained_weights(editable: Editable, y: Tensor, weight: Tensor | None) -> Tensor | None:
-    """The same weights, zero for rows that were kept from training; ``y``: of all the rows."""
-    held = editable.held_back(y) if hasattr(editable, "held_back") else None
-    if held is None:
+def trained_weights(
+    editable: Editable,
+    given: NDArray[Any],
+    rows: NDArray[np.int64] | None,
+    weight: Tensor | None,
+    *,
+    stacklevel: int,
+) -> Tensor | None:
+    """The same weights, zero for rows that were kept from training.
+
+    ``given`` are the labels of all the rows that the user has given, ``rows`` which of those the
+    weights are of; None for all.
+    """
+    held = editable.held_back(given) if hasattr(editable, "held_back") else None
+    if isinstance(held, str):
+        warnings.warn(HELD_BACK, FairIJWarning, stacklevel=stacklevel + 1)
+    if held is None or isinstance(held, str):
         return weight
-    weight = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.clone()
-    weight[torch.from_numpy(held)] = 0
-    return weight
+    kept = torch.ones(len(given), dtype=torch.float64)
+    kept[torch.from_numpy(held)] = 0
+    kept = kept if rows is None else kept[torch.from_numpy(rows)]
+    return kept if weight is None else weight * kept.to(weight)
 
 
 def l2_of(editable: Editable, rows: int, weight: Tensor | None, weight_decay: float) -> Tensor:

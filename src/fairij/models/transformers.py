@@ -62,8 +62,9 @@ class TransformersEditable(TorchEditable):
         )
         config = getattr(module, "config", None)
         self._pad = getattr(config, "pad_token_id", None)
-        self.class_names = _class_names(config)
-        self.loss_name = _loss_name(config)
+        about_head = None if _has_own_head(module) else config
+        self.class_names = _class_names(about_head)
+        self.loss_name = _loss_name(about_head)
         self._tokenise = getattr(module, "tokenise", None)
         self._budget, self._probed = 1, 0
         self._tokens: Recent[Tokens] = Recent(TABLES)
@@ -141,6 +142,11 @@ class TransformersEditable(TorchEditable):
         with torch.no_grad():
             z = [self.call(parameters, batch) for batch in self.batches(take_rows(tokens, order))]
         return torch.cat(z)[torch.argsort(order)]
+
+
+def _has_own_head(module: Any) -> bool:
+    """Whether the head is another than that of which the settings speak, as behind triggers."""
+    return any(hasattr(part, "triggers") for part in (module, getattr(module, "model", None)))
 
 
 def _class_names(config: Any) -> list[str]:

@@ -22,6 +22,7 @@ from torch import Tensor
 from fairij.errors import InvalidInputError
 from fairij.models._recent import TABLES
 from fairij.models.constant import ConstantLinearization
+from fairij.models.estimators import Held
 from fairij.models.leaves import LeafJacobian
 from fairij.models.rows import n_rows, take_rows
 
@@ -129,8 +130,8 @@ class TreeEditable:
         """Sample weights with the model's class weights in them; ``y``: class indices."""
         return self._library.row_weights(y, weight)
 
-    def held_back(self, y: Tensor) -> NDArray[np.int64] | None:
-        """The rows that early stopping kept from training, where the library tells them."""
+    def held_back(self, y: NDArray[Any]) -> Held:
+        """The rows, of those given, that early stopping kept from training."""
         find = getattr(self._library, "held_back", None)
         return None if find is None else find(y)
 

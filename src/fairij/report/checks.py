@@ -76,7 +76,7 @@ def _solver(fitted: FairIJ) -> Check:
 
 def _stationary(fitted: FairIJ) -> Check:
     found = fitted.diagnostics_
-    drift, level = abs(float(found["drift"])), abs(float(found["surrogate_before"]))
+    drift, level = abs(float(found["drift"])), abs(float(found["surrogate_weighted"]))
     share = drift / level if level else math.inf if drift else 0.0
     verdict = _level(share, 0.1, 0.5)
     return Check(

@@ -37,6 +37,7 @@ LOOKS = {
     "Fair-IJ balanced": Look(ORANGE, "square", heavy=True),
     "Fair-IJ path balanced": Look(PINK, "triangle-up", heavy=True),
     "Fair-IJ both gaps": Look(PINK, "triangle-up", heavy=True),
+    "Fair-IJ expected": Look(RED, "diamond", heavy=True),
     "Fair-IJ cheapest first": Look(SKY, "circle", heavy=True),
     "Fair-IJ printed": Look(RED, "triangle-down"),
 }

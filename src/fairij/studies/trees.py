@@ -15,7 +15,6 @@ from fairij.studies.trees_models import HISTOGRAM, LIGHTGBM, LOGISTIC, MODELS
 from fairij.studies.trees_page import draw
 from fairij.studies.trees_runs import (
     BUDGETS,
-    FEWER,
     FORMS,
     RIVALS,
     Case,
@@ -85,9 +84,7 @@ def _units_of(case: Case, quick: bool) -> list[Unit]:
     size *= 0.2 if case.model == LOGISTIC else 2.0 if case.model == HISTOGRAM else 1.0
     units = [Unit({**key, "work": "ERM"}, base_records, {"case": case}, cost=size)]
     for form in FORMS:
-        rules: dict[str, Any] = FEWER if form == "Fair-IJ" else {"budgets": BUDGETS}
-        if quick:
-            rules = {"budgets": (), "targets": 1}
+        rules: dict[str, Any] = {"budgets": (), "targets": 1} if quick else {"budgets": BUDGETS}
         arguments: dict[str, Any] = {"case": case, "form": form, **rules}
         units.append(Unit({**key, "work": form}, edit_records, arguments, cost=20 * size))
     for rival in RIVALS:

@@ -199,7 +199,8 @@ def test_expected_rows_have_labels_and_groups_by_their_chances() -> None:
     assert np.abs(chance - model.predict_proba(validation.X)[:, 1]).max() < 1 / COPIES
     hidden = Split(validation.X, 1 - validation.y, 1 - validation.s)  # not looked at
     again = expected_rows(model, train, hidden)
-    assert np.array_equal(again.y, rows.y) and np.array_equal(again.s, rows.s)
+    assert np.array_equal(again.y, rows.y)
+    assert np.array_equal(again.s, rows.s)
     for label in (0, 1):  # P(s | x, y) is learnt from the training rows
         share, seen = (part.s[part.y == label].mean() for part in (rows, validation))
         assert abs(share - seen) < 0.04

@@ -162,6 +162,16 @@ def test_verdicts_follow_the_diagnostics(
     assert verdict(checks(changed, validation, test), check) == expected
 
 
+def test_what_an_edit_cannot_keep_is_told() -> None:
+    fitted, validation, test = compared("binary")
+    name = "cannot keep"
+    assert not any(name in check.name for check in checks(fitted, validation, test))
+    changed = copy.copy(fitted)
+    changed.diagnostics_ = fitted.diagnostics_ | {"caveats": ["Not monotone.", "Nor else."]}
+    (found,) = (c for c in checks(changed, validation, test) if name in c.name)
+    assert (found.verdict, found.text) == ("amber", "Not monotone. Nor else.")
+
+
 def test_verdicts_follow_the_audits(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted, validation, test = compared("binary")
     assert verdict(checks(fitted, validation, None), "played no part") == "amber"

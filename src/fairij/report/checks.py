@@ -37,6 +37,8 @@ def checks(fitted: FairIJ, validation: Comparison, unseen: Comparison | None) ->
         found.append(_linear(fitted))
     if is_edited(fitted):
         found.append(_distance(fitted))
+    if is_edited(fitted) and fitted.diagnostics_["caveats"]:
+        found.append(_caveats(fitted))
     found += [_sizes(validation, unseen), _unseen(fitted, validation, unseen)]
     found += [_cost(fitted, unseen or validation), _others(fitted, unseen or validation)]
     return found
@@ -90,6 +92,14 @@ def _stationary(fitted: FairIJ) -> Check:
             "red": "The model is not at a minimum of its training loss: “as if these rows had "
             "been left out” does not hold, though the measured rates do.",
         }[verdict],
+    )
+
+
+def _caveats(fitted: FairIJ) -> Check:
+    """Of what the library itself says of such a model."""
+    said = " ".join(fitted.diagnostics_["caveats"])
+    return Check(
+        "Is there anything that an edit of this model cannot keep, or know?", "amber", said
     )
 
 

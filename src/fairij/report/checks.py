@@ -98,9 +98,7 @@ def _stationary(fitted: FairIJ) -> Check:
 def _caveats(fitted: FairIJ) -> Check:
     """Of what the library itself says of such a model."""
     said = " ".join(fitted.diagnostics_["caveats"])
-    return Check(
-        "Is there anything that an edit of this model cannot keep, or know?", "amber", said
-    )
+    return Check("Is there something that the edit cannot keep, or know?", "amber", said)
 
 
 def _linear(fitted: FairIJ) -> Check:

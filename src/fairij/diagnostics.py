@@ -38,7 +38,6 @@ def diagnose(
         "n_parameters": len(objective.theta),
         "n_train": len(objective.y),
         "n_positive": ranking.positive,
-        "caveats": list(getattr(editable, "caveats", ())),
         "part_weights": ranking.weights.tolist(),
         "train_loss": objective.value,
         "gradient_norm": float(objective.gradient.norm()),

@@ -26,7 +26,7 @@ from fairij.checkpoints import Journal, JournaledEditable
 from fairij.curvature import CURVATURES
 from fairij.display import Display
 from fairij.distributed import DistributedEditable, whole_column
-from fairij.errors import InvalidInputError, SeenRowsWarning
+from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
 from fairij.fairness.audit import Audit
 from fairij.fairness.constraints import Constraint, Surrogate, get_constraint
 from fairij.fairness.honesty import HonestGap
@@ -52,7 +52,6 @@ from fairij.models.base import Editable
 from fairij.models.rows import Columns, n_rows
 from fairij.models.sources import as_source
 from fairij.models.streamed import StreamedEditable
-from fairij.models.training import warn_of_caveats
 from fairij.prepared import prepare
 from fairij.progress import reporter, timed
 from fairij.results import audited, by_given_row, choice_of, edit_of
@@ -225,7 +224,8 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 holdout_fraction=self.holdout_fraction,
                 seed=seed,
             )
-        warn_of_caveats(editable, stacklevel=3)
+        for caveat in given.caveats:
+            warnings.warn(caveat, FairIJWarning, stacklevel=3)
         labels, groups = given.labels, given.validation.groups
         constraint = get_constraint(self.constraints)
         check_constraint(constraint, labels, groups, stacklevel=3)
@@ -257,7 +257,7 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             self._keep_audits(editable, outcome.judged, given.held, seed)
         self._honest_gap: HonestGap | None = None
         self._choice = choice_of(outcome, settings, self.confidence)
-        self.diagnostics_["seconds"] = seconds
+        self.diagnostics_ |= {"seconds": seconds, "caveats": list(given.caveats)}
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -12,7 +12,15 @@ from fairij.labels import Labels, check_runs, encode_labels, warn_if_reversed
 from fairij.losses import Loss
 from fairij.models.base import Editable
 from fairij.models.rows import speaking_of
-from fairij.models.training import classes_of, l2_of, loss_of, trained_weights, weights_of
+from fairij.models.training import (
+    caveats_of,
+    classes_of,
+    held_back_of,
+    l2_of,
+    loss_of,
+    trained_weights,
+    weights_of,
+)
 from fairij.objective import Objective, normalised_weights
 from fairij.task import Rows
 
@@ -25,6 +33,7 @@ class Prepared:
     objective: Objective
     validation: Rows
     held: Rows | None
+    caveats: tuple[str, ...]  # what the edit cannot keep, or know
 
 
 def prepare(
@@ -60,7 +69,9 @@ def prepare(
     warn_if_reversed(labels, z_val, stacklevel=4)
     theta, rows = editable.theta, len(data.y)
     weight = weights_of(editable, labels.train, data.y, data.weight)
-    weight = trained_weights(editable, data.given_y, data.rows, weight, stacklevel=4)
+    held_back = held_back_of(editable, data.given_y)
+    weight = trained_weights(held_back, len(data.given_y), data.rows, weight)
+    caveats = caveats_of(editable, held_back)
     objective = Objective(
         model,
         labels.train,
@@ -71,9 +82,9 @@ def prepare(
     )
     validation = Rows(data.X_val, labels.validation, data.groups, model_val)
     if holdout_fraction == 0:
-        return Prepared(labels, objective, validation, None)
+        return Prepared(labels, objective, validation, None, caveats)
     away = held_out("holdout_fraction", holdout_fraction, data.groups, seed)
     held = validation.take(np.flatnonzero(away))
     validation = validation.take(np.flatnonzero(~away))
     labels = dataclasses.replace(labels, validation=validation.y)
-    return Prepared(labels, objective, validation, held)
+    return Prepared(labels, objective, validation, held, caveats)

@@ -253,6 +253,7 @@ def test_other_rows_than_those_fitted_are_warned_of(kind: Any, settings: dict[st
     with pytest.warns(FairIJWarning, match="Give all the rows of its training"):
         fair = mitigate(model, half, constraints=constraint)
     assert (fair.influence_ != 0).all()
+    assert "Early stopping" in fair.diagnostics_["caveats"][0]  # for the page
 
 
 def test_a_part_of_the_rows_drawn_for_each_tree_is_allowed_for() -> None:

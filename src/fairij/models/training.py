@@ -7,13 +7,12 @@
   ``label_weights(y)``: only the factors, ``y`` as the user's labels;
 * ``held_back(y)``: of the rows with these labels, those that it kept from training, None, or
   "unknown";
-* ``caveats``: what an edit does not keep, or cannot know, of this model; each is warned of;
+* ``caveats``: what an edit does not keep, or cannot know, of this model;
 * ``l2(rows, weight_sum)``: its own penalty, ``(D,)``, in ``sum w l / W + sum l2 theta^2 / 2``.
 """
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.errors import FairIJWarning
 from fairij.models.base import Editable
-from fairij.models.estimators import HELD_BACK
+from fairij.models.estimators import HELD_BACK, Held
 
 
 def loss_of(editable: Editable, asked: Any) -> Any:
@@ -41,9 +39,15 @@ def classes_of(editable: Editable, y: NDArray[Any] | None = None) -> NDArray[Any
     return getattr(editable, "classes", None)
 
 
-def warn_of_caveats(editable: Editable, *, stacklevel: int) -> None:
-    for caveat in getattr(editable, "caveats", ()):
-        warnings.warn(caveat, FairIJWarning, stacklevel=stacklevel + 1)
+def held_back_of(editable: Editable, given: NDArray[Any]) -> Held:
+    """Which of the rows with these labels, all that the user has given, were not trained on."""
+    held: Held = editable.held_back(given) if hasattr(editable, "held_back") else None
+    return held
+
+
+def caveats_of(editable: Editable, held: Held) -> tuple[str, ...]:
+    unknown = (HELD_BACK,) if isinstance(held, str) else ()
+    return (*getattr(editable, "caveats", ()), *unknown)
 
 
 def weights_of(
@@ -60,24 +64,15 @@ def weights_of(
 
 
 def trained_weights(
-    editable: Editable,
-    given: NDArray[Any],
-    rows: NDArray[np.int64] | None,
-    weight: Tensor | None,
-    *,
-    stacklevel: int,
+    held: Held, given: int, rows: NDArray[np.int64] | None, weight: Tensor | None
 ) -> Tensor | None:
-    """The same weights, zero for rows that were kept from training.
+    """The same weights, zero for rows that are held back, as far as they are known.
 
-    ``given`` are the labels of all the rows that the user has given, ``rows`` which of those the
-    weights are of; None for all.
+    ``rows`` says which of the ``given`` rows the weights are of; None for all.
     """
-    held = editable.held_back(given) if hasattr(editable, "held_back") else None
-    if isinstance(held, str):
-        warnings.warn(HELD_BACK, FairIJWarning, stacklevel=stacklevel + 1)
     if held is None or isinstance(held, str):
         return weight
-    kept = torch.ones(len(given), dtype=torch.float64)
+    kept = torch.ones(given, dtype=torch.float64)
     kept[torch.from_numpy(held)] = 0
     kept = kept if rows is None else kept[torch.from_numpy(rows)]
     return kept if weight is None else weight * kept.to(weight)

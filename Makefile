@@ -6,11 +6,12 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test test-slow lint format bench bench-trees docs clean
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml studies/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,lint,datasets,docs]'
+	$(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt --editable studies
 	touch $@
 
 demo: $(READY)

@@ -23,7 +23,7 @@ from torch import nn
 from fairij import AccuracyBudget, FairIJ, LowestGap, __version__, audit
 from fairij._version import code_hash
 from fairij.datasets import Split, Splits, adult_splits
-from fairij.training import train_mlp
+from fairij.models.torch.training import train_mlp
 
 RESULTS = Path(__file__).parent / "results" / "adult_fresh_seeds.json"
 SEEDS = range(50, 60)

@@ -32,10 +32,12 @@ from fairij import (
     FairIJ,
     Grid,
     LowestGap,
-    Path as SmallSteps,
     Sequential,
     TargetGap,
     Woodbury,
+)
+from fairij import (
+    Path as SmallSteps,
 )
 
 RECORD = Path(__file__).parent / "results" / "digests.json"
@@ -269,13 +271,13 @@ def comments(n: int, seed: int) -> tuple[dict[str, torch.Tensor], Any, Any]:
 
 @case
 def trigger_tokens() -> FairIJ:
-    from fairij.language._library import load_transformers
+    from fairij.models.text.library import load_transformers
 
     transformers = load_transformers()
     try:
         from fairij.models.text.triggers import TriggerTokens
     except ImportError:  # where it was before
-        from fairij.models.triggers import TriggerTokens
+        from fairij.models.text.triggers import TriggerTokens
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=60,
@@ -307,7 +309,7 @@ torch.set_num_threads(1)
 try:
     from fairij.scale.sharding import start
 except ImportError:
-    from fairij.distributed import start
+    from fairij.scale.sharding import start
 from benchmarks.digests import digest, fitted, network, rows
 rank = start()
 data = rows()

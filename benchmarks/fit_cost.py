@@ -9,7 +9,7 @@ import torch
 
 from fairij import FairIJ
 from fairij.datasets import adult_splits
-from fairij.training import train_mlp
+from fairij.models.torch.training import train_mlp
 
 
 def run(seed: int = 0, repeats: int = 3) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from fairij.models.sources import Source
-from fairij.training import mlp
+from fairij.data.sources import Source
+from fairij.models.torch.training import mlp
 
 FEATURES, BLOCK, VALIDATION = 100, 2**16, 20_000
 

@@ -20,7 +20,7 @@ import torch
 from benchmarks.peers.fairij import scores
 from benchmarks.problem import Problem, agreement, make, reference
 from fairij import FairIJ
-from fairij.training import mlp
+from fairij.models.torch.training import mlp
 
 
 def on(problem: Problem, device: str) -> Problem:

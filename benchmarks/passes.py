@@ -18,8 +18,8 @@ import torch
 
 from benchmarks.generated import BLOCK, Generated, model_of
 from fairij.models import adapt
-from fairij.models.streamed import StreamedEditable
-from fairij.sealed import write_whole
+from fairij.scale.streaming import StreamedEditable
+from fairij.storage.checksummed import write_whole
 
 RESULTS = Path(__file__).parent / "results" / "passes.json"
 ROWS, REPEATS, EVERYTHING = 2 * BLOCK, 3, 2**40

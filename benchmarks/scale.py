@@ -27,9 +27,9 @@ from benchmarks.generated import Generated, model_of, validation
 from benchmarks.measure import _peak_mb, _status_mb, held
 from benchmarks.scale_record import ALONE, Record, table
 from fairij import ConjugateGradient, FairIJ, Grid
-from fairij.distributed import Shard, start
-from fairij.models.streamed import Chunks
-from fairij.unison import own_number, processes
+from fairij.scale.collectives import own_number, processes
+from fairij.scale.sharding import Shard, start
+from fairij.scale.streaming import Chunks
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"
 REPEATS = 3

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from benchmarks import generated
-from fairij.sealed import write_whole
+from fairij.storage.checksummed import write_whole
 
 SCHEMA = 2
 ALONE = "one process, one thread"

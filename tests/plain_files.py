@@ -114,7 +114,7 @@ def save_torch(table: pd.DataFrame, folder: Path) -> torch.nn.Module:
 
 def save_huggingface(table: pd.DataFrame, folder: Path) -> Any:
     """A BERT of one layer, random but for a few steps of training."""
-    from fairij.language._library import load_transformers
+    from fairij.models.text.library import load_transformers
 
     transformers = load_transformers()
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, hessian, jacrev
 
-from fairij.losses import Loss, get_loss
+from fairij.method.losses import Loss, get_loss
+from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
-from fairij.objective import Objective, normalised_weights
 
 
 @dataclass

@@ -12,7 +12,7 @@ from torch import nn
 from fairij import AccuracyBudget, Exact, FairIJ, Grid, LowestGap, audit
 from fairij.datasets import Split, Splits, adult_splits
 from fairij.errors import NegativeCurvatureError
-from fairij.training import train_mlp
+from fairij.models.torch.training import train_mlp
 
 pytestmark = pytest.mark.slow
 GAP = "demographic_parity_difference"

@@ -23,8 +23,8 @@ from fairij.errors import (
     NotStationaryWarning,
     SmallGroupWarning,
 )
-from fairij.losses import SquaredError
-from fairij.search import SEARCHES
+from fairij.method.losses import SquaredError
+from fairij.method.search.dropping import SEARCHES
 
 DATA = problem()
 

@@ -15,10 +15,11 @@ import pytest
 import torch
 
 from biased import fair, fitted, problem
-from fairij import FairIJ, Grid, Neumann, SharedConjugateGradient, checkpoints
-from fairij.checkpoints import Journal
+from fairij import FairIJ, Grid, Neumann, SharedConjugateGradient
 from fairij.errors import CheckpointError, FairIJError
-from fairij.losses import BinaryCrossEntropy
+from fairij.method.losses import BinaryCrossEntropy
+from fairij.scale import checkpoints
+from fairij.scale.checkpoints import Journal
 from fairij.solvers import conjugate_gradient
 
 DATA = problem()

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from fairij.curvature import CURVATURES, dense, largest_eigenvalue, make_curvature
 from fairij.errors import InvalidInputError
+from fairij.method.curvature import CURVATURES, dense, largest_eigenvalue, make_curvature
 from reference import Case, make_case
 
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import fairij
 from fairij.cli import app
-from fairij.demo import REPORTED, Demo, run_demo, write_demo
-from fairij.training import mlp, train_mlp
+from fairij.cli.demonstration import REPORTED, Demo, run_demo, write_demo
+from fairij.models.torch.training import mlp, train_mlp
 
 runner = CliRunner()
 
@@ -82,7 +82,7 @@ def test_a_failed_write_leaves_the_earlier_folder_alone(
         raise OSError(28, "No space left on device")
 
     before = sorted(path.name for path in folder.iterdir())
-    monkeypatch.setattr("fairij.demo.save_chart", full_disk)
+    monkeypatch.setattr("fairij.cli.demonstration.save_chart", full_disk)
     with pytest.raises(OSError, match="No space left"):
         write_demo(demo, folder, force=True)
     assert sorted(path.name for path in folder.iterdir()) == before

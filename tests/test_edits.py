@@ -18,8 +18,8 @@ from torch import nn
 
 from biased import fair, fitted, mlp, problem
 from fairij import Edit, FairIJ
-from fairij.edits import FORMAT, UNSEALED, write_whole
 from fairij.errors import CorruptEditError, WrongModelError
+from fairij.storage.edits import FORMAT, UNSEALED, write_whole
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ import scipy.sparse
 import torch
 
 from biased import problem
-from fairij.fingerprints import data_fingerprint, meanwhile
-from fairij.models.sources import ArraySource
+from fairij.data.sources import ArraySource
+from fairij.scale.fingerprints import data_fingerprint, meanwhile
 
 
 def test_data_fingerprint_sees_every_change() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fairij.curvature import make_curvature
-from fairij.influence import (
+from fairij.method.curvature import make_curvature
+from fairij.method.influence import (
     balanced_influence,
     influence,
     nested_gradients,

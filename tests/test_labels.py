@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from fairij import CONSTRAINTS
-from fairij.errors import FairIJWarning, InvalidInputError
-from fairij.fairness.groups import encode_groups
-from fairij.labels import (
+from fairij.data.labels import (
     Labels,
     check_constraint,
     encode_labels,
     positive_label,
     warn_if_reversed,
 )
-from fairij.losses import get_loss
+from fairij.errors import FairIJWarning, InvalidInputError
+from fairij.fairness.groups import encode_groups
+from fairij.method.losses import get_loss
 
 TRUTH = torch.tensor([0] * 40 + [1] * 80, dtype=torch.float64)
 GROUPS = encode_groups(["a"] * 80 + ["b"] * 40)  # no row of "b" has the label 0

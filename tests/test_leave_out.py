@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from fairij.curvature import make_curvature
 from fairij.fairness import get_constraint
 from fairij.fairness.groups import encode_groups
-from fairij.influence import influence, nested_gradients
-from fairij.losses import get_loss
+from fairij.method.curvature import make_curvature
+from fairij.method.influence import influence, nested_gradients
+from fairij.method.losses import get_loss
+from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
-from fairij.objective import Objective, normalised_weights
 from fairij.solvers import Exact
 from reference import fit_logistic
 

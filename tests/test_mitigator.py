@@ -35,9 +35,9 @@ from fairij import (
     Woodbury,
 )
 from fairij.errors import SeenRowsWarning
-from fairij.influence import RIDGE
-from fairij.losses import SquaredError, get_loss
-from fairij.task import FOLDS, parted
+from fairij.method.influence import RIDGE
+from fairij.method.losses import SquaredError, get_loss
+from fairij.method.types import FOLDS, parted
 from reference import Case
 
 DAMPING = 1e-2

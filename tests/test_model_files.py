@@ -17,9 +17,9 @@ from sklearn.linear_model import LogisticRegression
 import plain_files
 from fairij import adapt
 from fairij.errors import InvalidInputError
-from fairij.model_files import Opening, load_model
-from fairij.model_files.columns import known_columns, numbers, prepared
-from fairij.model_files.lightgbm_text import check_lightgbm_text
+from fairij.storage.model_files import Opening, load_model
+from fairij.storage.model_files.columns import known_columns, numbers, prepared
+from fairij.storage.model_files.lightgbm_text import check_lightgbm_text
 
 TABLE = plain_files.make_table(200, 0)
 NEW = plain_files.make_table(60, 1)

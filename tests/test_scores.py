@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from biased import fair, fitted, problem
+from fairij.data.sources import ArraySource
 from fairij.errors import InvalidInputError
-from fairij.models import streamed
-from fairij.models.sources import ArraySource
-from fairij.scores import TopRows, score_file, stream_influence
+from fairij.scale import streaming as streamed
+from fairij.scale.streamed_scores import TopRows, score_file, stream_influence
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ import torch
 
 from biased import fair, problem
 from fairij import Edit
+from fairij.data.sources import ArrowSource
 from fairij.errors import CorruptEditError, InvalidInputError
-from fairij.models.sources import ArrowSource
-from fairij.sealed import read_sealed, write_sealed
+from fairij.storage.checksummed import read_sealed, write_sealed
 
 
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:
@@ -79,7 +79,7 @@ def test_sizes_are_checked_before_anything_is_read(
     assert torch.equal(tensors["value"], torch.ones(5))
     with pytest.raises(ValueError, match="its format is 'f', not 'g'"):
         read_sealed(path, "g")
-    monkeypatch.setattr("fairij.sealed.LARGEST_FILE", 100)
+    monkeypatch.setattr("fairij.storage.checksummed.LARGEST_FILE", 100)
     with pytest.raises(ValueError, match="more than the 100 that are allowed"):
         read_sealed(path, "f")
     path.write_bytes((2**62).to_bytes(8, "little") + b"{}")

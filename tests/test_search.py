@@ -14,17 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairij import AllPositive, Exact, Grid, Sequential, judging
-from fairij.curvature import GGN
+from fairij import AllPositive, Exact, Grid, Sequential
 from fairij.errors import InvalidInputError
 from fairij.fairness import encode_groups
 from fairij.fairness.constraints import Constraint, get_constraint
 from fairij.fairness.counts import confusion_counts
-from fairij.judging import Candidates, Counts, Judge, candidates, together
-from fairij.losses import get_loss
+from fairij.method import candidates as judging
+from fairij.method.candidates import Candidates, Counts, Judge, candidates, together
+from fairij.method.curvature import GGN
+from fairij.method.losses import get_loss
+from fairij.method.search.base import Scene
+from fairij.method.search.dropping import PAPER_SCALES, SEARCHES, get_search
 from fairij.models import adapt
-from fairij.scene import Scene
-from fairij.search import PAPER_SCALES, SEARCHES, get_search
 from reference import CASES, Case, make_case
 
 DAMPING = 0.05

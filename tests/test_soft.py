@@ -18,11 +18,11 @@ from fairij import FairIJ, Path, Reweight
 from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.fairness import encode_groups
 from fairij.fairness.constraints import CONSTRAINTS
-from fairij.losses import get_loss
+from fairij.method.losses import get_loss
+from fairij.method.search.base import Proposal, Scene
+from fairij.method.search.reweighting import cheapest_fall
+from fairij.method.types import FOLDS
 from fairij.models import adapt
-from fairij.scene import Proposal, Scene
-from fairij.soft import cheapest_fall
-from fairij.task import FOLDS
 from reference import CASES, make_case
 
 RATES = ("demographic_parity", "equal_opportunity", "equalized_odds", "equalized_odds_balanced")
@@ -165,7 +165,7 @@ def test_hard_gaps_have_the_value_of_the_metric_and_soft_gradients(name: str, cl
     loss = get_loss("binary_cross_entropy" if classes == 2 else "softmax_cross_entropy")
     constraint = CONSTRAINTS[name]
     parts = constraint.part_gradients(z, y, groups, loss, 1.0, hard=True)
-    from fairij.judging import Judge
+    from fairij.method.candidates import Judge
 
     table = Judge(None, y, groups, loss, constraint, classes)._table(z[None], np.array([True]))
     assert sum(value for value, _ in parts) == pytest.approx(

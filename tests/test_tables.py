@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fairij.errors import InvalidInputError
-from fairij.tables import near_matches, read_table, require_columns, write_table
+from fairij.storage.tables import near_matches, read_table, require_columns, write_table
 
 FRAME = pd.DataFrame(
     {

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from benchmarks.peers.harness import Method, main
 from benchmarks.problem import Problem
-from fairij.curvature import make_curvature
 from fairij.fairness import encode_groups, get_constraint
-from fairij.influence import influence
-from fairij.losses import get_loss
+from fairij.method.curvature import make_curvature
+from fairij.method.influence import influence
+from fairij.method.losses import get_loss
+from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
-from fairij.objective import Objective, normalised_weights
 from fairij.solvers import ConjugateGradient
 
 LOSS = get_loss("binary_cross_entropy")

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fairij import AccuracyBudget, FairIJ, audit
 from fairij.datasets import adult_splits
-from fairij.training import train_mlp
+from fairij.models.torch.training import train_mlp
 
 train, validation, test = adult_splits(seed=0)
 model = train_mlp(train.X, train.y, validation.X, validation.y, epochs=30, learning_rate=3e-4)

@@ -14,7 +14,7 @@ from typing import Any
 import typer.main
 
 from fairij.cli import app
-from fairij.cli.exits import EXIT_CODES
+from fairij.cli.errors import EXIT_CODES
 
 MARK = "<!-- commands -->"
 

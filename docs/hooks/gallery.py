@@ -25,7 +25,7 @@ PRINTED = "printed.txt"
 # a torchvision that was built for another torch would keep transformers from being imported
 START = """
 import runpy, sys
-from fairij.language._library import load_transformers
+from fairij.models.text.library import load_transformers
 load_transformers()
 runpy.run_path(sys.argv[1], run_name="__main__")
 """

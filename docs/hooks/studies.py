@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from fairij_studies import STUDIES
 from mkdocs.structure.files import File
-
-from fairij.studies import STUDIES
 
 FOLDER = Path(__file__).parents[2] / "studies"
 MARK = "<!-- studies -->"

@@ -2,18 +2,17 @@
 
 from fairij import datasets, fairness
 from fairij._version import __version__
-from fairij.curvature import CURVATURES
-from fairij.distributed import Shard
-from fairij.edits import Edit
+from fairij.data.sources import ArraySource, ArrowSource, LoaderSource
 from fairij.fairness import CONSTRAINTS, Audit, Constraint, audit
-from fairij.losses import LOSSES
+from fairij.method.curvature import CURVATURES
+from fairij.method.losses import LOSSES
+from fairij.method.search.dropping import AllPositive, Grid, Sequential
+from fairij.method.search.reweighting import Path, Reweight
+from fairij.method.selection import AccuracyBudget, LowestGap, TargetGap, pareto_front
 from fairij.mitigator import FairIJ
 from fairij.models import Editable, adapt
-from fairij.models.sources import ArraySource, ArrowSource, LoaderSource
-from fairij.scores import stream_influence
-from fairij.search import AllPositive, Grid, Sequential
-from fairij.selection import AccuracyBudget, LowestGap, TargetGap, pareto_front
-from fairij.soft import Path, Reweight
+from fairij.scale.sharding import Shard
+from fairij.scale.streamed_scores import stream_influence
 from fairij.solvers import (
     SOLVERS,
     ConjugateGradient,
@@ -24,6 +23,7 @@ from fairij.solvers import (
     SharedConjugateGradient,
     Woodbury,
 )
+from fairij.storage.edits import Edit
 
 __all__ = [
     "CONSTRAINTS",

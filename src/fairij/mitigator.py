@@ -21,17 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij._version import __version__
-from fairij.agreement import check_agreement, shared_seed
-from fairij.checkpoints import Journal, JournaledEditable
-from fairij.curvature import CURVATURES
-from fairij.display import Display
-from fairij.distributed import DistributedEditable, whole_column
-from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
-from fairij.fairness.audit import Audit
-from fairij.fairness.constraints import Constraint, Surrogate, get_constraint
-from fairij.fairness.honesty import HonestGap
-from fairij.fingerprints import data_fingerprint, fingerprint, meanwhile
-from fairij.inputs import (
+from fairij.data.checks import (
     Data,
     dampings,
     has_method,
@@ -40,28 +30,38 @@ from fairij.inputs import (
     vector,
     whole_number,
 )
-from fairij.labels import (
+from fairij.data.labels import (
     check_constraint,
     check_precision,
     check_runs,
 )
-from fairij.losses import LOSSES, Loss, get_loss
-from fairij.mitigation import Mitigation
+from fairij.data.rows import Columns, n_rows
+from fairij.data.sources import as_source
+from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
+from fairij.fairness.audit import Audit
+from fairij.fairness.constraints import Constraint, Surrogate, get_constraint
+from fairij.fairness.optimism import HonestGap
+from fairij.method.curvature import CURVATURES
+from fairij.method.display import Display
+from fairij.method.engine import Mitigation
+from fairij.method.losses import LOSSES, Loss, get_loss
+from fairij.method.preparation import prepare
+from fairij.method.progress import reporter, timed
+from fairij.method.results import audited, by_given_row, choice_of, edit_of
+from fairij.method.search.base import Search
+from fairij.method.search.dropping import get_search
+from fairij.method.search.reweighting import Path
+from fairij.method.selection import Selection, get_selection
+from fairij.method.types import Drop, Outcome, Reuse, Rows, Settings
 from fairij.models import adapt
 from fairij.models.base import Editable
-from fairij.models.rows import Columns, n_rows
-from fairij.models.sources import as_source
-from fairij.models.streamed import StreamedEditable
-from fairij.prepared import prepare
-from fairij.progress import reporter, timed
-from fairij.results import audited, by_given_row, choice_of, edit_of
-from fairij.scene import Search
-from fairij.search import get_search
-from fairij.selection import Selection, get_selection
-from fairij.soft import Path
+from fairij.scale.agreement import check_agreement, shared_seed
+from fairij.scale.checkpoints import Journal, JournaledEditable
+from fairij.scale.collectives import all_or_none, from_all, processes
+from fairij.scale.fingerprints import data_fingerprint, fingerprint, meanwhile
+from fairij.scale.sharding import DistributedEditable, whole_column
+from fairij.scale.streaming import StreamedEditable
 from fairij.solvers import SOLVERS, Solver, get_solver
-from fairij.task import Drop, Outcome, Reuse, Rows, Settings
-from fairij.unison import all_or_none, from_all, processes
 
 NOT_FACTS = ("estimator", "checkpoint", "verbose", "confidence", "constraints")
 
@@ -122,7 +122,7 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     before_, after_ : `Audit` on the rows that the choice was made on, hence optimistic
     honest_gap_ : what to expect of the chosen edit's gap on fresh rows, with an interval, by making
         the choice (not the edits) again on resamples: with "reuse" it does not know of rows that
-        the gradient fitted, see `fairij.fairness.honesty`; None with "cross_fit", in regression,
+        the gradient fitted, see `fairij.fairness.optimism`; None with "cross_fit", in regression,
         for one's own constraints and for more than 131,072 rows of the choice
     holdout_before_, holdout_after_ : `Audit` on rows that played no part, with
         ``holdout_fraction``, else None
@@ -193,7 +193,7 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
         Give the rows that the model was trained on, and validation rows with their groups; or
         only training rows with ``sensitive_features``, of which a fraction is then split off.
-        Rows may be a `fairij.models.sources.Source`, which is read as it is needed; labels, weights
+        Rows may be a `fairij.data.sources.Source`, which is read as it is needed; labels, weights
         and groups are then arrays or the names of columns.
         ``sample_weight`` is what the model was fitted with; an estimator's own ``class_weight``
         is taken into account by itself.

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from fairij_studies.tabular.trial import CONSTRAINTS
+from fairij_studies.trees_data import ADULT, Places
+from fairij_studies.trees_models import LIGHTGBM, MODELS, TUNING_SEEDS, search
+from fairij_studies.trees_runs import SLACK, Case, edit, edit_records, fitted
 
-from fairij.selection import AccuracyBudget, LowestGap, Selection
-from fairij.soft import Path
-from fairij.studies.tabular.trial import CONSTRAINTS
-from fairij.studies.trees_data import ADULT, Places
-from fairij.studies.trees_models import LIGHTGBM, MODELS, TUNING_SEEDS, search
-from fairij.studies.trees_runs import SLACK, Case, edit, edit_records, fitted
+from fairij.method.search.reweighting import Path
+from fairij.method.selection import AccuracyBudget, LowestGap, Selection
 
 trained = cache(fitted)
 EDIT_SEEDS = (*TUNING_SEEDS, 0, 1, 2, 3, 4)

@@ -7,7 +7,7 @@ import pytest
 from torch import nn
 
 from fairij.datasets import Split
-from fairij.training import train_mlp
+from fairij.models.torch.training import train_mlp
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fairij.baselines.hgr import SPREAD, chi_square, joint_density
 from fairij.baselines.in_processing import Draw, Regulariser, Sampler, train_module
 from fairij.datasets import Split
 from fairij.fairness import CONSTRAINTS, surrogates
-from fairij.training import mlp, train_mlp
+from fairij.models.torch.training import mlp, train_mlp
 
 FAST = Recipe(epochs=15, batch_size=128, learning_rate=1e-2, checkpoint="last")
 

@@ -18,8 +18,8 @@ from sklearn.linear_model import LogisticRegression
 
 import plain_files
 from fairij import Edit, adapt
-from fairij.model_files import Opening, load_model
-from fairij.tables import read_table
+from fairij.storage.model_files import Opening, load_model
+from fairij.storage.tables import read_table
 from plain_files import Run
 
 COLUMNS = ("--label", "repaid", "--sensitive", "sex")

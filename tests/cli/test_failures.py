@@ -22,7 +22,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 import plain_files
 from disks import small_disk
 from fairij.cli import app
-from fairij.cli.exits import EXIT_CODES, as_options
+from fairij.cli.errors import EXIT_CODES, as_options
 from fairij.cli.outputs import whole_folder
 from plain_files import Run
 
@@ -601,7 +601,7 @@ def test_studies_are_listed_and_unknown_ones_told(run: Run) -> None:
 
 
 def test_a_study_writes_into_no_other_folder(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairij.studies.reproduce", lambda *_, **__: pd.DataFrame())
+    monkeypatch.setattr("fairij_studies.reproduce", lambda *_, **__: pd.DataFrame())
     said = error(run("reproduce", "adult", "--quick", "--out", ".", code=2))
     assert "holds files that are not of a study" in said
     said = error(run("reproduce", "adult", "--quick", "--out", "train.csv", code=2))
@@ -619,7 +619,7 @@ def test_a_study_is_run_as_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
         asked.update(options, name=name, folder=folder)
         return pd.DataFrame({"unit": [1, 2]})
 
-    monkeypatch.setattr("fairij.studies.reproduce", study)
+    monkeypatch.setattr("fairij_studies.reproduce", study)
     result = run("reproduce", "adult", "--quick", "--processes", "2", "--path", "x", "--json")
     assert json.loads(result.stdout) == {
         "study": "adult", "records": 2, "out": "reproduced-adult"

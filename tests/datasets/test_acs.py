@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import requests
+from fairij_studies.coverage import CoverageRows
 
 from fairij.datasets import DatasetUnavailable, HashMismatch, coverage_splits
 from fairij.datasets import fetch_acs_public_coverage as fetch
 from fairij.datasets.acs import CATEGORICAL, NUMERICAL
-from fairij.studies.coverage import CoverageRows
 
 Write = Callable[..., Path]
 

@@ -17,9 +17,9 @@ from blocks import ROOT, Block, blocks
 from biased import QUICK, fitted, problem
 from fairij import CONSTRAINTS, SOLVERS, FairIJ
 from fairij.cli import app
+from fairij.method.search.dropping import SEARCHES
 from fairij.report.checks import checks
 from fairij.report.page import SECTIONS
-from fairij.search import SEARCHES
 
 PAGES = sorted(path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md"))
 BLOCKS = [(page, block) for page in PAGES for block in blocks(page)]

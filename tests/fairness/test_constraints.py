@@ -14,7 +14,7 @@ from torch import Tensor
 from fairij import fairness
 from fairij.errors import InvalidInputError
 from fairij.fairness import CONSTRAINTS, Constraint, counts, encode_groups, get_constraint
-from fairij.losses import Loss, get_loss
+from fairij.method.losses import Loss, get_loss
 
 BINARY = get_loss("binary_cross_entropy")
 SOFTMAX = get_loss("softmax_cross_entropy")

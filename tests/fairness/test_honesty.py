@@ -10,8 +10,9 @@ import pytest
 from biased import fair, fitted, problem
 from fairij import Grid, LowestGap, TargetGap
 from fairij.errors import InvalidInputError, SmallGroupWarning
-from fairij.fairness import counts, honesty
-from fairij.fairness.honesty import (
+from fairij.fairness import counts
+from fairij.fairness import optimism as honesty
+from fairij.fairness.optimism import (
     Patterns,
     gap_half_width,
     half_width,

@@ -15,7 +15,7 @@ from torch import Tensor
 from fairij import fairness
 from fairij.errors import InvalidInputError
 from fairij.fairness import surrogates
-from fairij.losses import get_loss
+from fairij.method.losses import get_loss
 from group_reference import fixed
 
 GIVEN_TRUTH: dict[str, tuple[bool, ...]] = {

@@ -16,11 +16,11 @@ from tiny import bert, classifier, gpt2, roberta, seeded, t5, token_rows, tokeni
 
 from fairij.errors import CheckpointError, FairIJWarning, InvalidInputError
 from fairij.language import features, load_encoder, standardised, tokenise
-from fairij.language._library import load_transformers
 from fairij.language.features import fingerprint
 from fairij.language.tokens import padded
-from fairij.models._tokens import token_rows as as_tokens
-from fairij.sealed import hash_of
+from fairij.models.text.library import load_transformers
+from fairij.models.text.tokens import token_rows as as_tokens
+from fairij.storage.checksummed import hash_of
 from test_sealed import damaged
 
 

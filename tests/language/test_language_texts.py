@@ -17,8 +17,8 @@ from tiny import bert, classifier, gpt2_classifier, roberta, t5, token_rows, tok
 
 from fairij.errors import InvalidInputError
 from fairij.language import TextClassifier, TriggerTokens, labelled, longest_text, tokenise
-from fairij.language._library import load_transformers
 from fairij.models import adapt
+from fairij.models.text.library import load_transformers
 
 FRAME = pd.DataFrame({"text": ["a b", "c"], "label": [0, 1], "other": [1, 2]})
 

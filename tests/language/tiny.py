@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairij.language._library import load_transformers
+from fairij.models.text.library import load_transformers
 
 BERT = {
     "vocab_size": 60,

@@ -13,7 +13,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from torch import Tensor
 
 from fairij.models import adapt
-from fairij.models.leaves import GRAM_ROWS, MOST_SUMS, LeafJacobian, bundled
+from fairij.models.trees.leaves import GRAM_ROWS, MOST_SUMS, LeafJacobian, bundled
 
 
 def dense(
@@ -63,7 +63,7 @@ def test_products_equal_the_dense_jacobian(seed: int, rows: int, dtype: torch.dt
 def test_the_gram_matrix_equals_the_product_of_dense_rows(
     classes: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairij.models.leaves.GRAM_ROWS", block)
+    monkeypatch.setattr("fairij.models.trees.leaves.GRAM_ROWS", block)
     rng = np.random.default_rng(classes)
     sizes = rng.integers(1, 6, 5 * classes)
     outputs = rng.permutation(np.arange(5 * classes) % classes)
@@ -114,7 +114,7 @@ def test_leaves_are_looked_up_for_some_rows_at_a_time(
     data = pd.DataFrame(X, columns=list("uvw")) if frame else X
     model = HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=3).fit(data, X[:, 0])
     whole = adapt(model).outputs(data)
-    monkeypatch.setattr("fairij.models.trees.LOOKED_UP", 7)
+    monkeypatch.setattr("fairij.models.trees.ensemble.LOOKED_UP", 7)
     assert torch.equal(adapt(model).outputs(data), whole)
     assert np.allclose(whole.numpy(), model.predict(data))
 

@@ -15,9 +15,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fairij.edits import Edit
 from fairij.errors import FairIJWarning, InvalidInputError, NotStationaryWarning
 from fairij.models import adapt
+from fairij.storage.edits import Edit
 from tree_cases import (
     TASKS,
     Table,

@@ -25,8 +25,8 @@ from torch import nn
 from biased import QUICK, fitted, problem
 from fairij import Edit, FairIJ, Grid
 from fairij.errors import InvalidInputError, WrongModelError
+from fairij.method.types import FOLDS
 from fairij.models import adapt
-from fairij.task import FOLDS
 
 DATA = problem()
 GAP = "demographic_parity_difference"

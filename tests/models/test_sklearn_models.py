@@ -35,12 +35,12 @@ from fairij import Edit, Exact, FairIJ, Grid
 from fairij.errors import InvalidInputError, NotStationaryWarning, WrongModelError
 from fairij.fairness import get_constraint
 from fairij.fairness.groups import encode_groups
-from fairij.losses import get_loss
+from fairij.method.losses import get_loss
+from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
 from fairij.models.constant import ConstantLinearization
-from fairij.models.estimators import state_fingerprint
-from fairij.models.training import l2_of, weights_of
-from fairij.objective import Objective, normalised_weights
+from fairij.models.sklearn.estimators import state_fingerprint
+from fairij.models.training_facts import l2_of, weights_of
 from sklearn_cases import FAMILIES, Case, fit, mlp_classifier
 
 LINEAR = [name for name in FAMILIES if not name.startswith("mlp")]

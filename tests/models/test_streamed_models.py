@@ -22,10 +22,11 @@ from torch.utils.data import (
 
 from biased import fair, fitted, problem
 from fairij import FairIJ, Grid
+from fairij.data.sources import ArraySource, ArrowSource, LoaderSource, Source
 from fairij.errors import InvalidInputError
-from fairij.models import adapt, streamed
-from fairij.models.sources import ArraySource, ArrowSource, LoaderSource, Source
-from fairij.models.streamed import Chunks, StreamedEditable, StreamedLinearization
+from fairij.models import adapt
+from fairij.scale import streaming as streamed
+from fairij.scale.streaming import Chunks, StreamedEditable, StreamedLinearization
 
 DATA = problem()
 NAMES = ["a", "b", "c", "d"]

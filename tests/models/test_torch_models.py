@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from fairij.errors import InvalidInputError
 from fairij.models import TorchEditable, adapt
-from fairij.models._autograd import Graph, central_difference, working_mode
-from fairij.models._factored import FactoredGraph
-from fairij.models._linearization import TorchLinearization
-from fairij.models._parameters import choose_parameters
+from fairij.models.torch.autograd import Graph, central_difference, working_mode
+from fairij.models.torch.factored import FactoredGraph
+from fairij.models.torch.linearization import TorchLinearization
+from fairij.models.torch.parameters import choose_parameters
 from reference import Case, make_case
 
 

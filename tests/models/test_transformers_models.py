@@ -18,16 +18,16 @@ pytest.importorskip("transformers")
 
 from tiny import bert, biased_rows, classifier, gpt2, gpt2_classifier, t5, token_rows
 
+from fairij.data.sources import LoaderSource
 from fairij.errors import InvalidInputError
 from fairij.language import TextClassifier
-from fairij.language._library import load_transformers
+from fairij.method.search.dropping import Grid
 from fairij.mitigator import FairIJ
 from fairij.models import adapt
-from fairij.models._tokens import bucketed, lengths
-from fairij.models.sources import LoaderSource
-from fairij.models.transformers import TransformersEditable
-from fairij.models.triggers import ScreeningEvaluator, TriggerEditable, TriggerTokens
-from fairij.search import Grid
+from fairij.models.text.library import load_transformers
+from fairij.models.text.tokens import bucketed, lengths
+from fairij.models.text.transformers import TransformersEditable
+from fairij.models.text.triggers import ScreeningEvaluator, TriggerEditable, TriggerTokens
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fairij.errors.FairIJWarning"),

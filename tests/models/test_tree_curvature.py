@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fairij import FairIJ, Grid
-from fairij.curvature import CURVATURES, dense, make_curvature
 from fairij.fairness.groups import encode_groups
 from fairij.fairness.surrogates import demographic_parity
-from fairij.losses import get_loss
+from fairij.method.curvature import CURVATURES, dense, make_curvature
+from fairij.method.losses import get_loss
+from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
-from fairij.objective import Objective, normalised_weights
 from fairij.solvers import ConjugateGradient
 from tree_cases import Table, dense_jacobian, mitigate, table
 

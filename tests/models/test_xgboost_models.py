@@ -11,9 +11,9 @@ import torch
 from scipy.sparse import csr_matrix
 from sklearn.exceptions import NotFittedError
 
-from fairij.edits import Edit
 from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.models import adapt
+from fairij.storage.edits import Edit
 from tree_cases import (
     TASKS,
     Table,

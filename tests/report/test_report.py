@@ -17,10 +17,10 @@ from fairij import FairIJ
 from fairij.errors import InvalidInputError
 from fairij.report import checks as checks_module
 from fairij.report import write_report
-from fairij.report.answer import answer, costs
 from fairij.report.candidates import MOST_POINTS, shown_candidates
 from fairij.report.checks import Check, checks
 from fairij.report.comparisons import on_test_rows, on_validation_rows, unedited
+from fairij.report.headline import answer, costs
 from fairij.report.render import script_json
 from fairij.report.training_table import harmful_rows
 

@@ -20,13 +20,14 @@ from torch.utils.data import DataLoader
 
 from biased import fair, problem
 from disks import small_disk
-from fairij import Grid, checkpoints, fingerprints, mitigator
-from fairij.checkpoints import Journal
-from fairij.distributed import Shard
+from fairij import Grid, mitigator
+from fairij.data.sources import ArraySource, LoaderSource
 from fairij.errors import CheckpointError, InvalidInputError
-from fairij.fingerprints import data_fingerprint
-from fairij.models.sources import ArraySource, LoaderSource
-from fairij.scores import score_file
+from fairij.scale import checkpoints, fingerprints
+from fairij.scale.checkpoints import Journal
+from fairij.scale.fingerprints import data_fingerprint
+from fairij.scale.sharding import Shard
+from fairij.scale.streamed_scores import score_file
 
 DATA = problem()
 QUICK = {"search": Grid(points=3, scales=(1.0,))}
@@ -141,7 +142,7 @@ WRITE = """
 import sys
 from pathlib import Path
 import numpy as np
-from fairij.scores import score_file
+from fairij.scale.streamed_scores import score_file
 try:
     with score_file(Path(sys.argv[1]), 96_000) as writer:
         for part in np.random.default_rng(0).random((8, 12_000)):

@@ -18,9 +18,9 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
 from biased import fair, problem
-from fairij.distributed import Shard, whole_column
+from fairij.data.sources import ArrowSource, LoaderSource
 from fairij.errors import InvalidInputError
-from fairij.models.sources import ArrowSource, LoaderSource
+from fairij.scale.sharding import Shard, whole_column
 
 DATA = problem()
 NAMES = ["a", "b", "c", "d"]
@@ -33,7 +33,7 @@ def table() -> pd.DataFrame:
 READ = """
 import sys
 import numpy as np, pyarrow
-from fairij.models.sources import ArrowSource
+from fairij.data.sources import ArrowSource
 names = [f"f{i}" for i in range(8)]
 chunks = ArrowSource(sys.argv[1], names).chunks(10_000)
 total = sum(chunk.to_numpy(np.float64).sum() for chunk in chunks)

@@ -29,7 +29,7 @@ import sys, warnings
 sys.path.insert(0, {here!r})
 warnings.simplefilter("ignore")
 import numpy as np, torch
-from fairij.distributed import Shard, start
+from fairij.scale.sharding import Shard, start
 from biased import fair, fitted, problem
 
 D = problem()
@@ -84,7 +84,7 @@ def test_the_jacobians_of_trigger_tokens_are_made_in_smaller_batches_where_memor
     sys.path.insert(0, str(HERE / "language"))
     from tiny import bert, token_rows
 
-    from fairij.models.triggers import TriggerEditable, TriggerTokens
+    from fairij.models.text.triggers import TriggerEditable, TriggerTokens
 
     model = TriggerTokens(bert(), 3).cuda()
     X = {name: part.cuda() for name, part in token_rows(100_000).items()}

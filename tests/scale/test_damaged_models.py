@@ -28,10 +28,10 @@ from fairij.cli import app
 from fairij.cli.folder import read_result
 from fairij.errors import FairIJError, InvalidInputError
 from fairij.mitigator import FairIJ
-from fairij.model_files import Opening, load_model
-from fairij.model_files.lightgbm_text import check_lightgbm_text
-from fairij.model_files.xgboost_content import check_xgboost
-from fairij.tables import read_table
+from fairij.storage.model_files import Opening, load_model
+from fairij.storage.model_files.lightgbm_text import check_lightgbm_text
+from fairij.storage.model_files.xgboost_content import check_xgboost
+from fairij.storage.tables import read_table
 from test_sealed import damaged
 
 TIMES = 200

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairij.agreement import check_agreement, shared_seed
-from fairij.distributed import Shard, start, whole_column
 from fairij.errors import InvalidInputError
+from fairij.scale.agreement import check_agreement, shared_seed
+from fairij.scale.sharding import Shard, start, whole_column
 
 HERE = Path(__file__).parents[1]
 WORKER = """
@@ -24,7 +24,7 @@ sys.path.insert(0, {here!r})
 warnings.simplefilter("ignore")
 import numpy as np, torch
 from fairij import FairIJ, Grid
-from fairij.distributed import Shard, start
+from fairij.scale.sharding import Shard, start
 from fairij.errors import FairIJError
 from biased import L2, fair, fitted, problem
 

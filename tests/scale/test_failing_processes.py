@@ -21,9 +21,9 @@ warnings.simplefilter("ignore")
 import torch
 import torch.distributed as dist
 from fairij import Grid, mitigation, mitigator, prepared
-from fairij.distributed import Shard
+from fairij.scale.sharding import Shard
 from fairij.errors import InvalidInputError
-from fairij.models import _linearization
+from fairij.models.torch import linearization as _linearization
 from biased import fair, problem
 
 folder, rank = Path(sys.argv[1]), int(sys.argv[2])

@@ -25,10 +25,10 @@ warnings.simplefilter("ignore")
 import numpy as np, torch
 import torch.distributed as dist
 from fairij import Edit, Grid, checkpoints
-from fairij.distributed import Shard, start
+from fairij.scale.sharding import Shard, start
 from fairij.errors import FairIJError
-from fairij.models import streamed
-from fairij.models.sources import ArraySource
+from fairij.scale import streaming as streamed
+from fairij.data.sources import ArraySource
 from biased import fair, fitted, problem
 
 torch.set_num_threads(1)

@@ -19,12 +19,15 @@ from hypothesis import strategies as st
 from torch import nn
 
 from biased import fair, fitted, problem
-from fairij import Grid, objective
-from fairij.influence import most_harmful
-from fairij.models import adapt, mapped, streamed
-from fairij.models.mapped import lies_in_file, new_rows, release
-from fairij.models.sources import ArraySource
-from fairij.models.streamed import StreamedEditable
+from fairij import Grid
+from fairij.data import file_vectors as mapped
+from fairij.data.file_vectors import lies_in_file, new_rows, release
+from fairij.data.sources import ArraySource
+from fairij.method import objective
+from fairij.method.influence import most_harmful
+from fairij.models import adapt
+from fairij.scale import streaming as streamed
+from fairij.scale.streaming import StreamedEditable
 
 DATA = problem()
 ROOT = Path(__file__).parents[2]

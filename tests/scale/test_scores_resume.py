@@ -17,11 +17,12 @@ import torch
 from test_distributed import launch
 
 from biased import fair, fitted, problem
-from fairij import FairIJ, Grid, checkpoints
+from fairij import FairIJ, Grid
+from fairij.data.sources import ArraySource, Source
 from fairij.errors import CheckpointError, InvalidInputError
-from fairij.models import streamed
-from fairij.models.sources import ArraySource, Source
-from fairij.scores import TopRows, stream_influence
+from fairij.scale import checkpoints
+from fairij.scale import streaming as streamed
+from fairij.scale.streamed_scores import TopRows, stream_influence
 
 DATA = problem()
 BLOCK = 30
@@ -185,7 +186,7 @@ def test_what_is_asked_of_the_scores_may_differ(tmp_path: Path, model: FairIJ) -
 
 
 SHARED = """
-from fairij.scores import stream_influence
+from fairij.scale.streamed_scores import stream_influence
 model = D.fit(fair(search=Grid(points=2)))
 shard, kept = Shard.of(D.X), out.with_name("kept")
 def best(folder):

@@ -23,11 +23,11 @@ from torch.utils.data import DataLoader
 
 from biased import fair, fitted, problem, train
 from fairij import FairIJ, Grid
-from fairij.distributed import Shard
+from fairij.data.sources import ArraySource, ArrowSource, LoaderSource
 from fairij.errors import FairIJError, FairIJWarning, InvalidInputError
-from fairij.models import streamed
-from fairij.models.sources import ArraySource, ArrowSource, LoaderSource
-from fairij.scores import stream_influence
+from fairij.scale import streaming as streamed
+from fairij.scale.sharding import Shard
+from fairij.scale.streamed_scores import stream_influence
 
 DATA = problem()
 ROWS = 24

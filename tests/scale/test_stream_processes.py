@@ -10,10 +10,10 @@ from test_distributed import launch
 
 from biased import fair, problem
 from fairij.errors import InvalidInputError
-from fairij.scores import stream_influence
+from fairij.scale.streamed_scores import stream_influence
 
 STREAMED = """
-from fairij.scores import stream_influence
+from fairij.scale.streamed_scores import stream_influence
 model = D.fit(fair(search=Grid(points=3)))
 shard = Shard.of(D.X)
 top = stream_influence(model, shard, own(D.y), out=out.with_name("s.npy"), top=9)

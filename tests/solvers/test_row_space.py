@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fairij import ConjugateGradient
-from fairij.curvature import dense, make_curvature
+from fairij.method.curvature import dense, make_curvature
 from fairij.solvers.conjugate_gradient import ConjugateInverse
 from fairij.solvers.row_space import RowSpaceInverse
 from reference import Case, make_case

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from fairij import ArraySource, ConjugateGradient, FairIJ, SharedConjugateGradient
-from fairij.curvature import dense, make_curvature
 from fairij.errors import InvalidInputError
-from fairij.objective import Objective
+from fairij.method.curvature import dense, make_curvature
+from fairij.method.objective import Objective
 from fairij.solvers import conjugate_gradient
 from fairij.solvers.sampling import sampled
 from reference import Case, make_case

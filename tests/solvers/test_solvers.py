@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fairij import FairIJ, Grid
-from fairij.curvature import GGN, make_curvature
 from fairij.errors import InvalidInputError, NegativeCurvatureError, NotConvergedError
-from fairij.losses import get_loss
+from fairij.method.curvature import GGN, make_curvature
+from fairij.method.losses import get_loss
 from fairij.solvers import (
     SOLVERS,
     ConjugateGradient,

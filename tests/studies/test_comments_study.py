@@ -11,22 +11,22 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from fairij.studies.comments import make_study, whole_units
-from fairij.studies.comments.__main__ import on_machine
-from fairij.studies.comments.cost import shared_in_top
-from fairij.studies.comments.heads import (
+from fairij_studies.comments import make_study, whole_units
+from fairij_studies.comments.__main__ import on_machine
+from fairij_studies.comments.cost import shared_in_top
+from fairij_studies.comments.heads import (
     both_gaps_unit,
     edited,
     edited_by_both_rules,
     plain,
     shared_solver,
 )
-from fairij.studies.comments.measured import measured
-from fairij.studies.comments.prepared import comments, make_up
-from fairij.studies.comments.readme import trade_off
-from fairij.studies.comments.t5 import corrupted
-from fairij.studies.comments.tables import shortfall
-from fairij.studies.driver import identity, load_records, run_study
+from fairij_studies.comments.measured import measured
+from fairij_studies.comments.prepared import comments, make_up
+from fairij_studies.comments.readme import trade_off
+from fairij_studies.comments.t5 import corrupted
+from fairij_studies.comments.tables import shortfall
+from fairij_studies.driver import identity, load_records, run_study
 
 RECORDED = Path(__file__).parents[2] / "studies" / "comments"
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from fairij_studies.driver import Study, StudyError, Unit, load_records, run_study
+from fairij_studies.records import append_unit, cut_torn_end, read_records, sole_writer
 
 from fairij._version import code_hash
 from fairij.errors import InvalidInputError
-from fairij.studies.driver import Study, StudyError, Unit, load_records, run_study
-from fairij.studies.records import append_unit, cut_torn_end, read_records, sole_writer
 
 
 def work(number: int, log: str) -> list[dict[str, object]]:

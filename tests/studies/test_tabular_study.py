@@ -11,16 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-
-from fairij.datasets import Split, Splits, acs
-from fairij.errors import InvalidInputError
-from fairij.fairness.metrics import demographic_parity_difference
-from fairij.solvers import ConjugateGradient
-from fairij.studies import adult, coverage, get_study, load_records, redraw, reproduce, run_study
-from fairij.studies.driver import RESULTS
-from fairij.studies.tabular import trial as trial_module
-from fairij.studies.tabular.config import QUICK, Effort, Story, Table
-from fairij.studies.tabular.editing import (
+from fairij_studies import adult, coverage, get_study, load_records, redraw, reproduce, run_study
+from fairij_studies.driver import RESULTS
+from fairij_studies.tabular import trial as trial_module
+from fairij_studies.tabular.config import QUICK, Effort, Story, Table
+from fairij_studies.tabular.editing import (
     BUDGETS,
     DAMPINGS,
     Pick,
@@ -28,16 +23,21 @@ from fairij.studies.tabular.editing import (
     fitted,
     search,
 )
-from fairij.studies.tabular.methods import COMPARED, EDITED
-from fairij.studies.tabular.readme import readme
-from fairij.studies.tabular.runs import (
+from fairij_studies.tabular.methods import COMPARED, EDITED
+from fairij_studies.tabular.readme import readme
+from fairij_studies.tabular.runs import (
     baseline_records,
     editing_records,
     further_on_edit_records,
     further_records,
 )
-from fairij.studies.tabular.summary import ON_EDIT
-from fairij.studies.tabular.trial import CONSTRAINTS, MEASURES, base_model, load_trial
+from fairij_studies.tabular.summary import ON_EDIT
+from fairij_studies.tabular.trial import CONSTRAINTS, MEASURES, base_model, load_trial
+
+from fairij.datasets import Split, Splits, acs
+from fairij.errors import InvalidInputError
+from fairij.fairness.metrics import demographic_parity_difference
+from fairij.solvers import ConjugateGradient
 
 FACTS = {
     "study", "version", "seed", "method", "constraint", "parameter", "value", "data",
@@ -157,7 +157,7 @@ def test_readme_and_figures_are_drawn_from_records_alone(
     def refuse(*args: object, **kwargs: object) -> None:
         pytest.fail("drawing must not read data")
 
-    monkeypatch.setattr("fairij.studies.adult.adult_splits", refuse)
+    monkeypatch.setattr("fairij_studies.adult.adult_splits", refuse)
     shutil.copy(folder / RESULTS, tmp_path / RESULTS)
     redraw("adult", tmp_path, quick=True)
     drawn = {path.name for path in tmp_path.iterdir()}

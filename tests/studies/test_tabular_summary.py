@@ -7,15 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from fairij.studies.palette import spread_out
-from fairij.studies.tabular.claims import front_against_gapreg, lower_disparity
-from fairij.studies.tabular.config import QUICK, WHOLE
-from fairij.studies.tabular.figures import _on_front
-from fairij.studies.tabular.readme import _answer
-from fairij.studies.tabular.summary import (
+from fairij_studies.palette import spread_out
+from fairij_studies.tabular.claims import front_against_gapreg, lower_disparity
+from fairij_studies.tabular.config import QUICK, WHOLE
+from fairij_studies.tabular.figures import _on_front
+from fairij_studies.tabular.readme import _answer
+from fairij_studies.tabular.summary import (
     Front,
     accuracy_at_equal_gap,
     chosen,
@@ -23,6 +20,8 @@ from fairij.studies.tabular.summary import (
     reach,
     stand_ins,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 GAP = "demographic_parity"
 

@@ -8,25 +8,25 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
-from sklearn.utils import Bunch
-
-from fairij.datasets import Split
-from fairij.studies import redraw, reproduce
-from fairij.studies.tabular.trial import CONSTRAINTS, MEASURES, PARTS
-from fairij.studies.trees import SEEDS, make_study
-from fairij.studies.trees_data import LOADERS, Places, load_splits, tuning_splits
-from fairij.studies.trees_expected import COPIES, expected_rows
-from fairij.studies.trees_left_out import (
+from fairij_studies import redraw, reproduce
+from fairij_studies.tabular.trial import CONSTRAINTS, MEASURES, PARTS
+from fairij_studies.trees import SEEDS, make_study
+from fairij_studies.trees_data import LOADERS, Places, load_splits, tuning_splits
+from fairij_studies.trees_expected import COPIES, expected_rows
+from fairij_studies.trees_left_out import (
     EDIT,
     LEAVES,
     PROXIMAL,
     damped_minimum,
     objective_of,
 )
-from fairij.studies.trees_models import CHOSEN, GRIDS, LIGHTGBM, MODELS, TUNING_SEEDS
-from fairij.studies.trees_runs import BASE, FORMS, RIVALS, Case, fitted
-from fairij.studies.trees_summary import chosen, compared, left_out
+from fairij_studies.trees_models import CHOSEN, GRIDS, LIGHTGBM, MODELS, TUNING_SEEDS
+from fairij_studies.trees_runs import BASE, FORMS, RIVALS, Case, fitted
+from fairij_studies.trees_summary import chosen, compared, left_out
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import Bunch
+
+from fairij.datasets import Split
 
 pytest.importorskip("lightgbm")
 pytest.importorskip("xgboost")

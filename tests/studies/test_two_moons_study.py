@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-
-from fairij.studies import load_records, redraw, reproduce
-from fairij.studies.two_moons import APPROXIMATIONS, DEPTHS, shared_top
-from fairij.studies.two_moons_page import readme
+from fairij_studies import load_records, redraw, reproduce
+from fairij_studies.two_moons import APPROXIMATIONS, DEPTHS, shared_top
+from fairij_studies.two_moons_page import readme
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ from fairij.baselines.base import (
     strata_rows,
 )
 from fairij.baselines.in_processing import Recipe, train_module
+from fairij.data.checks import number_between, whole_number
 from fairij.datasets.splits import Split
-from fairij.inputs import number_between, whole_number
 
 MOMENTS = {
     "demographic_parity": "DemographicParity",

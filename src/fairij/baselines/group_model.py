@@ -20,8 +20,8 @@ from fairij.baselines.base import (
     strata_rows,
 )
 from fairij.baselines.calibration import Calibrated
+from fairij.data.checks import number_between
 from fairij.datasets.splits import Split
-from fairij.inputs import number_between
 
 
 @dataclass(frozen=True)

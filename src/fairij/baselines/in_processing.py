@@ -26,9 +26,9 @@ from fairij.baselines.base import (
     positive_scores,
     strata_rows,
 )
+from fairij.data.checks import number_between, one_of, whole_number
 from fairij.datasets.splits import Split
 from fairij.errors import InvalidInputError
-from fairij.inputs import number_between, one_of, whole_number
 
 Start = Literal["scratch", "model"]
 Checkpoint = Literal["accuracy", "objective", "last"]
@@ -199,7 +199,7 @@ def train_module(
     penalty: Regulariser | None = None,
     weight: Tensor | None = None,
 ) -> nn.Module:
-    """A trained copy; without a penalty, `fairij.training.train_mlp` up to rounding."""
+    """A trained copy; without a penalty, what `train_mlp` gives, up to rounding."""
     if not isinstance(model, nn.Module):
         raise InvalidInputError(
             f"`model` must be a torch.nn.Module to be trained, got {type(model).__name__}: of a "

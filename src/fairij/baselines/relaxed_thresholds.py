@@ -21,9 +21,9 @@ from fairij.baselines.base import (
     positive_scores,
     strata_rows,
 )
+from fairij.data.checks import number_between
 from fairij.datasets.splits import Split
 from fairij.errors import FairIJError
-from fairij.inputs import number_between
 
 
 @dataclass(frozen=True)

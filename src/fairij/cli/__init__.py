@@ -9,7 +9,7 @@ import typer
 from fairij._version import __version__
 from fairij.cli import audit, compare, datasets, demo, edits, influence, mitigate, report, reproduce
 from fairij.cli.commands import register, teaching
-from fairij.cli.exits import EPILOG
+from fairij.cli.errors import EPILOG
 
 app = typer.Typer(
     no_args_is_help=True,

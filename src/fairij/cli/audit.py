@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fairij.cli.display import audit_dict, print_json, say, show_audits
 from fairij.cli.measure import measured
 from fairij.cli.options import (
     ColumnOptions,
@@ -13,7 +14,6 @@ from fairij.cli.options import (
     TableOptions,
 )
 from fairij.cli.rows import check_two_groups, features_said, read_part
-from fairij.cli.show import audit_dict, print_json, say, show_audits
 
 EXAMPLES = (
     "fairij audit --model model.txt --table test.csv --label income --sensitive sex",

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 import typer
 
-from fairij.cli.exits import EPILOG, Command
+from fairij.cli.errors import EPILOG, Command
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fairij.cli.display import audit_dict, print_json, show_audits
 from fairij.cli.measure import measured
 from fairij.cli.options import (
     ColumnOptions,
@@ -18,9 +19,8 @@ from fairij.cli.options import (
 )
 from fairij.cli.outputs import MARK
 from fairij.cli.rows import check_two_groups, read_part
-from fairij.cli.show import audit_dict, print_json, show_audits
-from fairij.edits import FORMAT, Edit
 from fairij.errors import InvalidInputError
+from fairij.storage.edits import FORMAT, Edit
 
 HEADER_BYTES = 4096
 

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 import typer
 
 from fairij.errors import FairIJWarning, InvalidInputError
-from fairij.tables import near_matches
+from fairij.storage.tables import near_matches
 
 PATHS = {"model", "table", "train", "validation", "test", "edit", "out", "data_home", "checkpoint"}
 HASHES = "sha256"

@@ -11,12 +11,12 @@ import typer
 from rich.table import Table
 
 from fairij import datasets
-from fairij.cli.exits import FAILED, fail
+from fairij.cli.display import print_json, say, show
+from fairij.cli.errors import FAILED, fail
 from fairij.cli.options import Force, Json
 from fairij.cli.outputs import check_target, whole_file
-from fairij.cli.show import print_json, say, show
 from fairij.errors import InvalidInputError
-from fairij.tables import near_matches, write_table
+from fairij.storage.tables import near_matches, write_table
 
 KNOWN: dict[str, tuple[str, Callable[..., Any]]] = {
     "adult": ("UCI Adult: income above 50K, by sex or race", datasets.fetch_adult),

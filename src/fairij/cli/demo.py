@@ -9,9 +9,9 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fairij.cli.exits import BAD_INPUT, errors, fail
+from fairij.cli.display import print_json, say, show
+from fairij.cli.errors import BAD_INPUT, errors, fail
 from fairij.cli.options import Config, Force, Json
-from fairij.cli.show import print_json, say, show
 
 EXAMPLES = ("fairij demo --out my-demo",)
 
@@ -33,7 +33,7 @@ def demo(
     config: Config = None,
 ) -> None:
     """Train the paper's network on Adult, edit it, and show before and after on the test set."""
-    from fairij.demo import GAP_METRIC, check_folder, run_demo, write_demo
+    from fairij.cli.demonstration import GAP_METRIC, check_folder, run_demo, write_demo
 
     if constraint not in GAP_METRIC:
         fail(f"--constraint must be one of {', '.join(GAP_METRIC)}; got {constraint!r}.", BAD_INPUT)

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from fairij.cli.display import print_json, say
 from fairij.cli.options import Config, Force, Json, ModelOptions, ModelPath
 from fairij.cli.outputs import check_target, save_model, whole_file
-from fairij.cli.show import print_json, say
-from fairij.edits import Edit
 from fairij.errors import InvalidInputError
+from fairij.storage.edits import Edit
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ import typer
 from fairij.cli.measure import model_speaks
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables
 from fairij.cli.rows import Part, check_every_group, read_part
-from fairij.distributed import shared_out, start
+from fairij.data.labels import positive_label
 from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
-from fairij.labels import positive_label
+from fairij.method.search.base import Search
+from fairij.method.search.dropping import SEARCHES, Grid
+from fairij.method.selection import AccuracyBudget, LowestGap, Selection, TargetGap
 from fairij.mitigator import FairIJ
-from fairij.model_files import ModelFile
-from fairij.scene import Search
-from fairij.search import SEARCHES, Grid
-from fairij.selection import AccuracyBudget, LowestGap, Selection, TargetGap
-from fairij.unison import own_number
+from fairij.scale.collectives import own_number
+from fairij.scale.sharding import shared_out, start
+from fairij.storage.model_files import ModelFile
 
 QUICK = Grid(k=(1,), scales=(1.0,))  # scores need no search
 

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 
 from fairij._version import __version__
+from fairij.cli.display import audit_dict, audit_from_dict, plain
 from fairij.cli.influence import scores_frame
-from fairij.cli.show import audit_dict, audit_from_dict, plain
-from fairij.edits import Edit
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
-from fairij.fairness.honesty import HonestGap
-from fairij.losses import get_loss
+from fairij.fairness.optimism import HonestGap
+from fairij.method.losses import get_loss
 from fairij.mitigator import FairIJ
+from fairij.storage.edits import Edit
 
 EDIT, SUMMARY, PAGE = "edit.safetensors", "summary.json", "report.html"
 CANDIDATES, INFLUENCE, SEAL = "candidates.csv", "influence.csv", "sha256"

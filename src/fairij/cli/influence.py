@@ -10,6 +10,7 @@ import pandas as pd
 import typer
 
 from fairij.cli.config import as_asked, note_changed, settings_toml
+from fairij.cli.display import print_json, say
 from fairij.cli.fitting import fit
 from fairij.cli.options import (
     ColumnOptions,
@@ -22,10 +23,9 @@ from fairij.cli.options import (
     ModelPath,
 )
 from fairij.cli.outputs import check_target, whole_file
-from fairij.cli.show import print_json, say
 from fairij.errors import InvalidInputError
 from fairij.mitigator import FairIJ
-from fairij.tables import table_kind, write_table
+from fairij.storage.tables import table_kind, write_table
 
 EXAMPLES = (
     "fairij influence --model model.txt --train train.csv --validation validation.csv "

@@ -10,9 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairij.errors import InvalidInputError
-from fairij.model_files import ModelFile
 from fairij.models import adapt
-from fairij.models.training import classes_of
+from fairij.models.training_facts import classes_of
+from fairij.storage.model_files import ModelFile
 
 Words = tuple[str, str] | None
 

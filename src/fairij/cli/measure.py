@@ -15,13 +15,13 @@ import numpy as np
 import fairij
 from fairij.cli.options import MeasureOptions
 from fairij.cli.rows import Part
+from fairij.data.labels import SMALL_CELL, encode_labels, positive_label
 from fairij.errors import FairIJError, InvalidInputError, SmallGroupWarning
 from fairij.fairness import Audit, audit
 from fairij.fairness.audit import audit_regression
 from fairij.fairness.groups import encode_groups
-from fairij.labels import SMALL_CELL, encode_labels, positive_label
 from fairij.models import adapt
-from fairij.models.training import classes_of, loss_of
+from fairij.models.training_facts import classes_of, loss_of
 
 
 def measured(model: Any, part: Part, how: MeasureOptions) -> Audit:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from fairij.cli.config import as_asked, file_hash, note_changed, settings_toml
-from fairij.cli.exits import TARGET_MISSED, fail
+from fairij.cli.display import metrics_table, positive_said, print_json, say, show
+from fairij.cli.errors import TARGET_MISSED, fail
 from fairij.cli.fitting import Fitted, fit
 from fairij.cli.folder import PAGE, write_result
 from fairij.cli.measure import measured
@@ -26,15 +27,14 @@ from fairij.cli.options import (
 from fairij.cli.outputs import MARK, check_target, save_model, whole_folder
 from fairij.cli.pages import write_page
 from fairij.cli.rows import Part, check_two_groups, features_said, read_part
-from fairij.cli.show import metrics_table, positive_said, print_json, say, show
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
+from fairij.method.selection import TargetGap
 from fairij.mitigator import FairIJ
-from fairij.model_files import ModelFile
-from fairij.report.answer import answer, costs
 from fairij.report.checks import MEANING, checks, worst
 from fairij.report.comparisons import Comparison, on_validation_rows
-from fairij.selection import TargetGap
+from fairij.report.headline import answer, costs
+from fairij.storage.model_files import ModelFile
 
 EXAMPLES = (
     "fairij mitigate --model model.txt --train train.csv --validation validation.csv "

@@ -11,15 +11,15 @@ from typing import Annotated, Any, get_args
 import typer
 
 from fairij.cli.config import read_config
-from fairij.curvature import CURVATURES
 from fairij.errors import InvalidInputError
 from fairij.fairness import CONSTRAINTS
-from fairij.losses import LOSSES
-from fairij.model_files import ModelFile, Opening, load_model
-from fairij.search import SEARCHES
+from fairij.method.curvature import CURVATURES
+from fairij.method.losses import LOSSES
+from fairij.method.search.dropping import SEARCHES
+from fairij.method.types import Drop, Reuse
 from fairij.solvers import SOLVERS
-from fairij.tables import near_matches
-from fairij.task import Drop, Reuse
+from fairij.storage.model_files import ModelFile, Opening, load_model
+from fairij.storage.tables import near_matches
 
 Option = typer.Option
 ABOUT_MODEL, ABOUT_COLUMNS, ABOUT_EDIT = "The model", "Columns", "The edit"

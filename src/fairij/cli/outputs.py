@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from fairij.errors import InvalidInputError
-from fairij.model_files import ModelFile
 from fairij.models import adapt
+from fairij.storage.model_files import ModelFile
 
 MARK = "settings.toml"  # a folder that holds it was written by `mitigate`
 PROBE_BYTES = 2**16

@@ -11,13 +11,13 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from fairij.cli.config import HASHES, NEVER_FROM_FILE, changed_files, fits, read_toml, shortened
+from fairij.cli.display import print_json, say
 from fairij.cli.fitting import make_mitigator, read_train
 from fairij.cli.folder import PAGE, read_result
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables, Force, Json, ModelOptions
 from fairij.cli.outputs import MARK, check_target
 from fairij.cli.pages import write_page
 from fairij.cli.rows import read_part
-from fairij.cli.show import print_json, say
 from fairij.errors import InvalidInputError
 
 GROUPS = (ModelOptions, ColumnOptions, FitTables, EditOptions)

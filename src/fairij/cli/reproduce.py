@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from fairij.cli.display import print_json, say
 from fairij.cli.options import Json
-from fairij.cli.show import print_json, say
-from fairij.progress import reporter
+from fairij.method.progress import reporter
 
 EXAMPLES = (
     "fairij reproduce list",
@@ -37,8 +37,8 @@ def reproduce(
 
     The folder must be new, empty, or that of an earlier run of the study.
     """
-    from fairij.studies import STUDIES
-    from fairij.studies import reproduce as run
+    from fairij_studies import STUDIES
+    from fairij_studies import reproduce as run
 
     if name == "list":
         if as_json:
@@ -60,7 +60,7 @@ def reproduce(
 
 def _check_folder(folder: Path) -> None:
     """Raise where a README or figures of somebody else's could be overwritten."""
-    from fairij.studies.driver import RESULTS
+    from fairij_studies.driver import RESULTS
 
     if folder.is_file():
         raise FileExistsError(f"--out must be a folder, but {folder} is a file.")

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from fairij.cli.label_column import Words, read_labels
 from fairij.cli.options import ColumnOptions
 from fairij.cli.streams import open_table
+from fairij.data.sources import READ_ROWS, Source
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import encode_groups
-from fairij.model_files import ModelFile
-from fairij.model_files.categories import check_categories
-from fairij.models.sources import READ_ROWS, Source
-from fairij.tables import require_columns
+from fairij.storage.model_files import ModelFile
+from fairij.storage.model_files.categories import check_categories
+from fairij.storage.tables import require_columns
 
 
 @dataclass(frozen=True)

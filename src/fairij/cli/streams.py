@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
+from fairij.data.sources import ArrowSource, Source
 from fairij.errors import InvalidInputError
-from fairij.model_files.base import library, reading
-from fairij.models.sources import ArrowSource, Source
-from fairij.tables import check_cells, check_names, read_table, table_kind
+from fairij.storage.model_files.base import library, reading
+from fairij.storage.tables import check_cells, check_names, read_table, table_kind
 
 FORMATS = {"parquet": "parquet", "arrow": "ipc"}  # Arrow's own names for them
 PANDAS_INDEX = "__index_level_"

@@ -20,7 +20,7 @@ from fairij.errors import InvalidInputError
 from fairij.fairness import counts, surrogates
 from fairij.fairness.groups import Groups
 from fairij.fairness.metrics import group_means
-from fairij.losses import Loss
+from fairij.method.losses import Loss
 
 Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
 

@@ -5,11 +5,11 @@ from fairij.language.encoders import fetch_minilm, load_encoder, load_tokenizer,
 from fairij.language.features import features, standardised
 from fairij.language.files import labelled
 from fairij.language.heads import HEADS, linear_head, nonlinear_head
-from fairij.language.limits import longest_text
 from fairij.language.reading import identity_rates, most_harmful, over_represented
 from fairij.language.selection import BalancedAccuracyBudget
 from fairij.language.training import Recipe, Trained, train
-from fairij.models.triggers import TriggerTokens
+from fairij.models.text.limits import longest_text
+from fairij.models.text.triggers import TriggerTokens
 
 __all__ = [
     "HEADS",

@@ -10,9 +10,9 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from fairij.data.rows import take_rows, to_tensors
 from fairij.language.tokens import padded
-from fairij.models._tokens import Tokenise, Tokens, bucketed, lengths, longest_first
-from fairij.models.rows import take_rows, to_tensors
+from fairij.models.text.tokens import Tokenise, Tokens, bucketed, lengths, longest_first
 
 Rows = Tensor | dict[str, Tensor]  # vectors (N, D), or tokens
 POOL = 50  # batches are sorted by length within this many at a time

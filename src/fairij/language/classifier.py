@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import nn
 
+from fairij.data.checks import whole_number
 from fairij.errors import InvalidInputError
-from fairij.inputs import whole_number
-from fairij.language.limits import longest_text, most_tokens
 from fairij.language.tokens import TYPES, encoded, takes
-from fairij.models.triggers import TriggerTokens
+from fairij.models.text.limits import longest_text, most_tokens
+from fairij.models.text.triggers import TriggerTokens
 
 
 class TextClassifier(nn.Module):

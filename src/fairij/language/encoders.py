@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import torch
 
+from fairij.data.checks import whole_number
 from fairij.datasets._files import (
     DataFile,
     PathLike,
@@ -16,11 +17,10 @@ from fairij.datasets._files import (
     write_atomically,
 )
 from fairij.errors import InvalidInputError
-from fairij.inputs import whole_number
-from fairij.language._library import load_transformers
 from fairij.language.checks import texts_of
-from fairij.language.limits import longest_text
 from fairij.language.tokens import TYPES, encoded
+from fairij.models.text.library import load_transformers
+from fairij.models.text.limits import longest_text
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 _URL = f"https://huggingface.co/{MINILM}/resolve/main"

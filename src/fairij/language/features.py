@@ -13,18 +13,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fairij.data.checks import one_of, whole_number
+from fairij.data.rows import take_rows
 from fairij.datasets._files import PathLike
 from fairij.errors import CheckpointError, FairIJWarning, InvalidInputError
-from fairij.inputs import one_of, whole_number
 from fairij.language.encoders import encoder_of
-from fairij.language.limits import check_lengths
 from fairij.language.tokens import check_types, padded, types_tell
-from fairij.models._tokens import Tokens, bucketed, longest_first
-from fairij.models.rows import take_rows
-from fairij.models.triggers import Pooling, pooled
-from fairij.progress import silent
-from fairij.sealed import UNREADABLE, hash_of, read_sealed, write_sealed
-from fairij.search import Progress
+from fairij.method.progress import silent
+from fairij.method.search.dropping import Progress
+from fairij.models.text.limits import check_lengths
+from fairij.models.text.tokens import Tokens, bucketed, longest_first
+from fairij.models.text.triggers import Pooling, pooled
+from fairij.storage.checksummed import UNREADABLE, hash_of, read_sealed, write_sealed
 
 BATCH_TOKENS = {"cpu": 2**13, "cuda": 2**18}
 BLOCK_ROWS = 2**12  # of one file of the cache

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fairij.data.checks import whole_number
 from fairij.errors import InvalidInputError
 from fairij.fairness import arrays, counts
-from fairij.inputs import whole_number
 from fairij.language.checks import one_column, row_numbers, texts_of, zeros_and_ones
 
 WORD = re.compile(r"[^\W\d_]{2,}")

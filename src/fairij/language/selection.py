@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fairij.selection import AccuracyBudget
+from fairij.method.selection import AccuracyBudget
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 
 from fairij.errors import InvalidInputError
 from fairij.language.checks import named_columns, texts_of
-from fairij.models._tokens import NAMES, Tokenise, Tokens, token_rows
+from fairij.models.text.tokens import NAMES, Tokenise, Tokens, token_rows
 
 TYPES = "token_type_ids"
 

@@ -16,9 +16,9 @@ from torch.nn import functional as F
 
 from fairij.baselines.base import STRATA
 from fairij.baselines.in_processing import Draw, InProcessing, Sampler
+from fairij.data.checks import has_method, number_between, one_of, whole_number
 from fairij.datasets._files import PathLike
 from fairij.errors import CheckpointError, InvalidInputError
-from fairij.inputs import has_method, number_between, one_of, whole_number
 from fairij.language.batches import (
     InHalves,
     Rows,
@@ -28,13 +28,13 @@ from fairij.language.batches import (
     shuffled,
     sizes,
 )
-from fairij.language.given import Part, given_part
-from fairij.progress import silent
-from fairij.sealed import UNREADABLE, hash_of, read_sealed, write_sealed
-from fairij.search import Progress
+from fairij.language.training_inputs import Part, given_part
+from fairij.method.progress import silent
+from fairij.method.search.dropping import Progress
+from fairij.storage.checksummed import UNREADABLE, hash_of, read_sealed, write_sealed
 
 Optimiser = Literal["adamw", "sgd"]
-FORMAT = "fairij.training/1"
+FORMAT = "fairij.models.torch.training/1"
 MAY_DIFFER = "epochs"  # a finished training may be asked for more of them
 JUDGED = 4096  # validation rows on which a penalty is judged, the same in every epoch
 

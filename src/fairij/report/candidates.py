@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairij.mitigator import FairIJ
-from fairij.report.words import LABELS, plain
+from fairij.report.wording import LABELS, plain
 
 MOST_POINTS = 500
 MOST_NUMBERS = 60_000

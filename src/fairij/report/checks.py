@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from fairij.labels import SMALL_CELL
+from fairij.data.labels import SMALL_CELL
 from fairij.mitigator import FairIJ
 from fairij.report.comparisons import Comparison, gap_metric
-from fairij.report.edit_words import is_edited, search_name
-from fairij.report.words import LABELS, interval, measured, number
+from fairij.report.edit_wording import is_edited, search_name
+from fairij.report.wording import LABELS, interval, measured, number
 
 Verdict = Literal["green", "amber", "red"]
 ORDER: tuple[Verdict, ...] = ("green", "amber", "red")

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fairij.data.checks import vector
+from fairij.data.labels import positive_label
+from fairij.data.rows import n_rows, speaking_of
 from fairij.errors import InvalidInputError
 from fairij.fairness.audit import Audit, audit, audit_regression
-from fairij.inputs import vector
-from fairij.labels import positive_label
 from fairij.mitigator import FairIJ
-from fairij.models.rows import n_rows, speaking_of
-from fairij.report.words import GAP_METRIC
+from fairij.report.wording import GAP_METRIC
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fairij._version import __version__
-from fairij.edits import write_whole
-from fairij.inputs import whole_number
+from fairij.data.checks import whole_number
 from fairij.mitigator import FairIJ
 from fairij.report import library, provenance
-from fairij.report.answer import answer, costs
 from fairij.report.checks import MEANING, checks, worst
 from fairij.report.comparisons import (
     Comparison,
@@ -24,6 +22,7 @@ from fairij.report.comparisons import (
     on_test_rows,
     on_validation_rows,
 )
+from fairij.report.headline import answer, costs
 from fairij.report.render import render
 from fairij.report.sections import (
     concentration_section,
@@ -35,6 +34,7 @@ from fairij.report.sections import (
 )
 from fairij.report.tables import harmful_table
 from fairij.report.training_table import harmful_rows, training_table
+from fairij.storage.edits import write_whole
 
 SECTIONS = (
     ("rates", "Rates by group"),

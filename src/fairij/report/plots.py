@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fairij.report.words import LABELS, plain
+from fairij.report.wording import LABELS, plain
 
 # Okabe and Ito's colours, distinct to colour-blind readers
 BLUE, ORANGE, GREEN, GREY, BLACK = "#0072B2", "#D55E00", "#009E73", "#767676", "#000000"

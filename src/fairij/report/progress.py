@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fairij.search import Progress as Listener
+from fairij.method.search.dropping import Progress as Listener
 
 LONGEST_STEP = 3600.0  # seconds; the rate is that of the steps of so long
 

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fairij.mitigator import FairIJ
-from fairij.report.words import plain, shortened
+from fairij.report.wording import plain, shortened
 
 PACKAGES = (
     "fairij",

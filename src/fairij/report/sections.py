@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from fairij.mitigator import FairIJ
 from fairij.report.candidates import shown_candidates
 from fairij.report.comparisons import Comparison, gap_metric
-from fairij.report.edit_words import how_much, search_name
+from fairij.report.edit_wording import how_much, search_name
 from fairij.report.plots import chart_rates, frontier, influence_curve, picked_mark, rate_chart
 from fairij.report.slices import concentration
 from fairij.report.tables import metric_rows, rate_rows
 from fairij.report.training_table import TrainingTable, harmful_rows
-from fairij.report.words import LABELS, UNKNOWN, interval, measured, plain
+from fairij.report.wording import LABELS, UNKNOWN, interval, measured, plain
 
 INK, LINE = "#3b4249", "#e3e7eb"
 CONFIG = {

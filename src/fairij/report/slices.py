@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import hypergeom
 
 from fairij.report.training_table import TrainingTable
-from fairij.report.words import number, shortened
+from fairij.report.wording import number, shortened
 
 SEED = 0
 MOST_ROWS = 200_000  # of the others, and of the harmful ones; beyond that a random part

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairij.report.answer import answer, costs
 from fairij.report.comparisons import on_validation_rows
+from fairij.report.headline import answer, costs
 from fairij.report.render import render
 from fairij.report.tables import metric_rows
 

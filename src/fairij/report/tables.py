@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fairij.mitigator import FairIJ
 from fairij.report.comparisons import Comparison, gap_metric
 from fairij.report.training_table import LABEL, TrainingTable
-from fairij.report.words import interval, measured, plain, shortened
+from fairij.report.wording import interval, measured, plain, shortened
 
 MOST_SHOWN_COLUMNS = 16
 

@@ -11,12 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairij.data.checks import vector
+from fairij.data.rows import n_rows, speaking_of, take_rows
+from fairij.data.sources import as_source
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import as_frame
-from fairij.inputs import vector
 from fairij.mitigator import FairIJ
-from fairij.models.rows import n_rows, speaking_of, take_rows
-from fairij.models.sources import as_source
 
 LABEL = "label"
 

@@ -14,8 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fairij.curvature import Curvature
 from fairij.errors import InvalidInputError
+from fairij.method.curvature import Curvature
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairij.curvature import Curvature
 from fairij.errors import InvalidInputError, NegativeCurvatureError, NotConvergedError
+from fairij.method.curvature import Curvature
+from fairij.scale.collectives import processes
 from fairij.solvers.base import Solution, check_damping, columns
 from fairij.solvers.exact import not_positive_definite
 from fairij.solvers.row_space import RowSpaceInverse
 from fairij.solvers.sampling import sampled
-from fairij.unison import processes
 
 SMALLER = 8  # times as many rows as a sample of them has, at least
 GUIDED, GUIDE_STEPS = 0.1, 50  # how far a direction is solved for on the sample

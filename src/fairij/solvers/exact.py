@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairij.curvature import Curvature, dense
 from fairij.errors import InvalidInputError, NegativeCurvatureError
+from fairij.method.curvature import Curvature, dense
 from fairij.solvers.base import Solution, check_damping, columns
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fairij.curvature import Curvature
+from fairij.method.curvature import Curvature
 from fairij.solvers.base import Solution, check_damping, relative_residual
 
 

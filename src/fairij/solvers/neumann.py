@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairij.curvature import Curvature, largest_eigenvalue
 from fairij.errors import InvalidInputError, NotConvergedError
+from fairij.method.curvature import Curvature, largest_eigenvalue
 from fairij.solvers.base import Solution, check_damping, columns, relative_residual
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairij.curvature import Curvature
 from fairij.errors import InvalidInputError
-from fairij.objective import Objective
+from fairij.method.curvature import Curvature
+from fairij.method.objective import Objective
 from fairij.solvers.base import Solution, check_damping, columns, relative_residual
 
 

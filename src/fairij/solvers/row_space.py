@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairij.curvature import Curvature
-from fairij.models.memory import OUT_OF_MEMORY, is_out_of_memory
+from fairij.method.curvature import Curvature
+from fairij.models.torch.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
 from fairij.solvers.base import Solution, check_damping, relative_residual
 
 BYTES = 32  # of an entry of R R^T, of its factor in double precision, and of making both

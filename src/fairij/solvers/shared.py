@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairij.curvature import Curvature
+from fairij.method.curvature import Curvature
 from fairij.solvers.base import check_damping
 from fairij.solvers.conjugate_gradient import ConjugateGradient, ConjugateInverse, Directions
 

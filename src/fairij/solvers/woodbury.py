@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairij.curvature import Curvature
 from fairij.errors import InvalidInputError, SolverError
+from fairij.method.curvature import Curvature
 from fairij.solvers.base import Solution, check_damping, columns, relative_residual
 
 

@@ -1,0 +1,1 @@
+"""What users give: rows, labels, groups and settings, checked once."""

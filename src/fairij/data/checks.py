@@ -1,0 +1,177 @@
+"""What a user gives, checked: settings, and rows with their labels, weights and groups.
+
+Every message names the requirement, the value found and the cure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairij.data.rows import Columns, n_rows, part_of, speaking_of
+from fairij.errors import InvalidInputError
+from fairij.fairness import arrays
+from fairij.fairness.groups import Groups, encode_groups
+from fairij.solvers.base import check_damping
+
+
+def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
+    if not any(value is option or value == option for option in allowed):
+        raise InvalidInputError(f"`{name}` must be one of {list(allowed)}, got {value!r}.")
+    return value
+
+
+def number_between(
+    name: str, value: Any, low: float, high: float = math.inf, *, including_low: bool = False
+) -> float:
+    """A finite real setting above ``low`` (or equal to it) and below ``high``."""
+    if isinstance(value, (int, float, np.integer, np.floating)) and (
+        low < value < high or (including_low and value == low)
+    ):
+        return float(value)
+    above = f"{'at least' if including_low else 'above'} {low:g}"
+    below = "finite" if high == math.inf else f"below {high:g}"
+    raise InvalidInputError(f"`{name}` must be a number, {above} and {below}; got {value!r}.")
+
+
+def whole_number(name: str, value: Any, low: int, *, otherwise: str = "") -> int:
+    if isinstance(value, (int, np.integer)) and value is not True and value >= low:
+        return int(value)
+    raise InvalidInputError(
+        f"`{name}` must be a whole number of at least {low}{otherwise}; got {value!r}."
+    )
+
+
+def dampings(damping: Any) -> tuple[float, ...] | Literal["auto"]:
+    """One damping, several, or the wish to have it found."""
+    if isinstance(damping, str) and damping == "auto":
+        return "auto"
+    try:
+        values = [] if damping is None else np.asarray(damping, np.float64).ravel().tolist()
+    except (TypeError, ValueError):
+        values = []
+    if not values:
+        raise InvalidInputError(
+            f"`damping` must be a positive number, several of them, or 'auto'; got {damping!r}."
+        )
+    return tuple(dict.fromkeys(check_damping(value) for value in values))
+
+
+def has_method(name: str, value: Any, method: str, allowed: str) -> Any:
+    """Settings that are objects must be instances: the class itself is a common slip."""
+    if isinstance(value, type) or not callable(getattr(value, method, None)):
+        slip = f", which is a class: write {value.__name__}()" if isinstance(value, type) else ""
+        raise InvalidInputError(f"`{name}` must be {allowed}; got {value!r}{slip}.")
+    return value
+
+
+def vector(name: str, values: Any, rows: int) -> NDArray[Any]:
+    """One value per row, none missing or infinite; plain numbers or text."""
+    array = arrays.vector(name, values)
+    arrays.check_rows(name, array, rows)
+    return array.astype(np.str_) if array.dtype.kind == "O" else array
+
+
+def weights(values: Any, rows: int) -> Tensor | None:
+    if values is None:
+        return None
+    array = arrays.numbers("sample_weight", values)
+    arrays.check_rows("sample_weight", array, rows)
+    if (array < 0).any():
+        row = int(np.flatnonzero(array < 0)[0])
+        raise InvalidInputError(
+            f"`sample_weight` must not be negative: row {row} holds {array[row]:g}; use 0 to "
+            "leave a row out."
+        )
+    if array.sum() == 0:
+        raise InvalidInputError("`sample_weight` must not be all zero; pass None to weigh alike.")
+    return torch.as_tensor(array)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training and validation rows, as the user holds them; labels not yet encoded."""
+
+    X: Any
+    y: NDArray[Any]
+    weight: Tensor | None
+    X_val: Any
+    y_val: NDArray[Any]
+    groups: Groups  # of the validation rows
+    rows: NDArray[np.int64] | None = None  # which of the given rows are for training; None: all
+    every_y: NDArray[Any] | None = None  # the labels of all rows, where ``rows`` are some of them
+
+    @property
+    def given_y(self) -> NDArray[Any]:
+        """The labels of the training rows, with those split off them."""
+        return self.y if self.every_y is None else self.every_y
+
+    @classmethod
+    def given(
+        cls, X: Any, y: Any, weight: Any, X_val: Any, y_val: Any, sensitive_features_val: Any
+    ) -> Data:
+        """Validation rows of their own."""
+        parts = {"X_val": X_val, "y_val": y_val, "sensitive_features_val": sensitive_features_val}
+        missing = [f"`{name}`" for name, value in parts.items() if value is None]
+        if missing:
+            raise InvalidInputError(
+                "Validation rows need features, labels and groups: pass `X_val`, `y_val` and "
+                f"`sensitive_features_val` together; got no {' and no '.join(missing)}."
+            )
+        rows = n_rows(X)
+        with speaking_of("X_val"):
+            rows_val = n_rows(X_val)
+        Columns.of(X).check("X_val", X_val)
+        truth, truth_val = vector("y", y, rows), vector("y_val", y_val, rows_val)
+        with speaking_of("sensitive_features_val", instead_of="sensitive_features"):
+            groups = encode_groups(sensitive_features_val, expected_rows=rows_val)
+        return cls(X, truth, weights(weight, rows), X_val, truth_val, groups)
+
+    @classmethod
+    def split(
+        cls, X: Any, y: Any, weight: Any, sensitive_features: Any, *, fraction: float, seed: int
+    ) -> Data:
+        """Validation rows split off the training rows, a fraction of each group."""
+        if sensitive_features is None:
+            raise InvalidInputError(
+                "Groups are needed on some rows, got none: pass validation rows (`X_val`, "
+                "`y_val`, `sensitive_features_val`), or `sensitive_features` for the training rows."
+            )
+        rows = n_rows(X)
+        truth, weight = vector("y", y, rows), weights(weight, rows)
+        groups = encode_groups(sensitive_features, expected_rows=rows)
+        held = held_out("validation_fraction", fraction, groups, seed)
+        inside, outside = np.flatnonzero(~held), np.flatnonzero(held)
+        return cls(
+            part_of(X, inside),
+            truth[inside],
+            None if weight is None else weight[torch.as_tensor(inside)],
+            part_of(X, outside),
+            truth[outside],
+            groups.take(outside),
+            inside,
+            truth,
+        )
+
+
+def held_out(name: str, value: Any, groups: Groups, seed: int) -> NDArray[np.bool_]:
+    """A random fraction of each group's rows, at least one of each; ``name`` is the setting's."""
+    fraction = number_between(name, value, 0, 1)
+    rng = np.random.default_rng(seed)
+    held = np.zeros(len(groups), dtype=bool)
+    for code in range(len(groups.names)):
+        members = rng.permutation(np.flatnonzero(groups.codes == code))
+        held[members[: max(1, round(fraction * len(members)))]] = True
+    if held.all():
+        raise InvalidInputError(
+            f"`{name}`={fraction:g} would split off all {len(groups)} rows; lower "
+            "it, or give more rows."
+        )
+    return held

@@ -1,0 +1,105 @@
+"""What training is given: rows, labels and groups, checked to fit the model and each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fairij.data.rows import speaking_of, take_rows
+from fairij.errors import InvalidInputError
+from fairij.fairness import arrays
+from fairij.language.batches import Rows, count, on_device, run
+from fairij.language.checks import zeros_and_ones
+from fairij.models.text.limits import check_lengths
+from fairij.models.text.tokens import bucketed, longest_first
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows where the model is, with labels and, where a penalty asks for them, groups."""
+
+    rows: Rows
+    y: Tensor
+    groups: NDArray[np.int64] | None
+
+
+def given_part(
+    module: nn.Module, ending: str, X: Any, y: Any, groups: Any, with_groups: bool
+) -> Part:
+    """Rows, labels and groups that fit the model and each other; names have this ``ending``."""
+    first = next(p for p in module.parameters() if p.requires_grad)
+    pad = getattr(getattr(module, "config", None), "pad_token_id", None)
+    tokenise = getattr(module, "tokenise", None)
+    with speaking_of(f"X{ending}"):
+        rows = on_device(X, first.device, pad=pad, dtype=first.dtype, tokenise=tokenise)
+        if isinstance(rows, Tensor) and not rows.is_floating_point() and not _has_table(module):
+            rows = rows.to(first.dtype)
+        outputs = _outputs(module, rows)
+    truth = _labels(f"y{ending}", y, count(rows), outputs)
+    codes = None
+    if with_groups:
+        codes = _groups(f"groups{ending}", groups, count(rows))
+    return Part(rows, torch.as_tensor(truth, device=first.device).float(), codes)
+
+
+def _has_table(module: nn.Module) -> bool:
+    """Whether a module looks its input up, so that whole numbers are not mere numbers to it."""
+    return any(isinstance(part, (nn.Embedding, nn.EmbeddingBag)) for part in module.modules())
+
+
+def _outputs(module: nn.Module, rows: Rows) -> int:
+    """How many outputs the model has; it is tried on a few rows, of tokens the longest."""
+    if count(rows) == 0:
+        raise InvalidInputError("`X` must have at least one row, got none.")
+    if isinstance(rows, dict):
+        check_lengths("X", rows, module)
+        few: Rows = next(bucketed(take_rows(rows, longest_first(rows)[:2]), 2**62))
+    else:
+        few = rows[:2]
+    module.eval()
+    try:
+        with torch.no_grad():
+            z = run(module, few)
+    except (InvalidInputError, torch.OutOfMemoryError):
+        raise
+    except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
+        raise InvalidInputError(
+            f"`X` must be rows that the model takes, but it says: {error}. Give vectors as wide as "
+            "its first layer, or rows from its own tokenizer."
+        ) from error
+    if z.ndim not in (1, 2) or len(z) != count(few):
+        raise InvalidInputError(
+            "`model` must give one output or one a class for each row, got outputs of shape "
+            f"{tuple(z.shape)} for {count(few)} rows."
+        )
+    return 1 if z.ndim == 1 else z.shape[1]
+
+
+def _labels(name: str, y: Any, rows: int, outputs: int) -> NDArray[Any]:
+    """Labels that the loss takes: 0 and 1 for one output, the outputs' numbers for several."""
+    if outputs == 1:
+        return zeros_and_ones(name, y, rows)
+    truth = arrays.vector(name, y)
+    arrays.check_rows(name, truth, rows)
+    numbers = truth.dtype.kind in "biuf"
+    bad = ~np.isin(truth, np.arange(outputs)) if numbers else np.ones(rows, dtype=bool)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise InvalidInputError(
+            f"`{name}` must be 0 to {outputs - 1} for a model with {outputs} outputs: row {row} "
+            f"holds {truth[row : row + 1].tolist()[0]!r}; give the number of the label's output."
+        )
+    return truth.astype(np.int64)
+
+
+def _groups(name: str, groups: Any, rows: int) -> NDArray[np.int64]:
+    if groups is None:
+        raise InvalidInputError(
+            f"`{name}` must be given with a `penalty`, got None: pass `groups` and `groups_val`."
+        )
+    return zeros_and_ones(name, groups, rows)

@@ -1,0 +1,207 @@
+"""Curvatures of the training loss as linear operators: ``H v``, some rows of a root, or dense.
+
+All include the loss's L2 term; damping is the solver's. With ``J`` the Jacobian of the outputs:
+
+* `GGN`: ``J^T diag(l'') J``, positive semi-definite, equal to the true Fisher for these losses;
+* `EmpiricalFisher`: ``sum_n g_n g_n^T``, cheaper in spirit, a poorer stand-in for the Hessian;
+* `Hessian`: the GGN plus ``sum_n l'_n (second derivative of z_n)``, indefinite at most minima.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fairij.errors import InvalidInputError
+from fairij.method.objective import Objective, scale_rows
+from fairij.models.base import Some
+
+
+class Curvature(Protocol):
+    """A symmetric ``(D, D)`` matrix, known by its products."""
+
+    @property
+    def objective(self) -> Objective: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def product(self, v: Tensor) -> Tensor:
+        """``H v`` for ``v`` of shape ``(D,)``."""
+        ...
+
+    def root_rows(self, index: Tensor) -> Tensor:
+        """Rows ``R`` whose ``R^T R``, averaged over data points, is H without its L2 term."""
+        ...
+
+    def middle(self) -> Tensor:
+        """``m (N, C, C)`` with ``H = sum_n J_n^T m_n J_n + diag(l2)`` where J is constant."""
+        ...
+
+    def restrict(self, index: Tensor) -> Curvature:
+        """The same curvature of a sample of the rows."""
+        ...
+
+    def traces(self, rows: slice) -> Tensor | None:
+        """The trace of ``m_n`` of some rows, (B,); None where a row's may be indefinite."""
+        ...
+
+
+@dataclass(frozen=True)
+class GGN:
+    """``J^T diag(w l'') J + diag(l2)``: the generalised Gauss-Newton matrix."""
+
+    objective: Objective
+    name = "ggn"
+
+    def product(self, v: Tensor) -> Tensor:
+        o = self.objective
+        z = o.model.outputs
+
+        def middle(moved: Tensor, rows: Some) -> Tensor:
+            return scale_rows(o.loss.curve(z[rows], moved), o.weights[rows])
+
+        return o.model.sandwich(v, middle) + o.l2 * v
+
+    def root_rows(self, index: Tensor) -> Tensor:
+        o = self.objective
+        root = o.loss.curve_root(o.model.outputs[index])  # (B, C, C)
+        rows = torch.einsum("bcd,bce->bed", o.model.rows(index), root)
+        return _weighted(rows, o.weights, index)
+
+    def middle(self) -> Tensor:
+        o = self.objective
+        root = o.loss.curve_root(o.model.outputs).double()
+        return scale_rows(root @ root.mT, o.weights.double())
+
+    def restrict(self, index: Tensor) -> GGN:
+        return GGN(self.objective.restrict(index))
+
+    def traces(self, rows: slice) -> Tensor:
+        o = self.objective
+        root = o.loss.curve_root(o.model.outputs[rows])  # (B, C, C)
+        return o.weights[rows] * root.square().sum((-1, -2))
+
+
+@dataclass(frozen=True)
+class EmpiricalFisher:
+    """``sum_n w_n g_n g_n^T + diag(l2)``, with the gradients of the observed labels (eq. 10)."""
+
+    objective: Objective
+    name = "empirical_fisher"
+
+    def product(self, v: Tensor) -> Tensor:
+        o = self.objective
+        slope = o.loss.slope(o.model.outputs, o.y)
+
+        def middle(moved: Tensor, rows: Some) -> Tensor:
+            along = slope[rows] * moved
+            inner = along if along.ndim == 1 else along.sum(-1, keepdim=True)
+            return scale_rows(slope[rows] * inner, o.weights[rows])
+
+        return o.model.sandwich(v, middle) + o.l2 * v
+
+    def root_rows(self, index: Tensor) -> Tensor:
+        o = self.objective
+        slope = o.loss.slope(o.model.outputs[index], o.y[index]).view(len(index), -1)
+        rows = torch.einsum("bcd,bc->bd", o.model.rows(index), slope)[:, None]
+        return _weighted(rows, o.weights, index)
+
+    def middle(self) -> Tensor:
+        o = self.objective
+        slope = o.loss.slope(o.model.outputs, o.y).double().view(len(o.y), -1)
+        return scale_rows(slope[:, :, None] * slope[:, None, :], o.weights.double())
+
+    def restrict(self, index: Tensor) -> EmpiricalFisher:
+        return EmpiricalFisher(self.objective.restrict(index))
+
+    def traces(self, rows: slice) -> Tensor:
+        o = self.objective
+        slope = o.loss.slope(o.model.outputs[rows], o.y[rows])
+        return o.weights[rows] * slope.reshape(len(slope), -1).square().sum(1)
+
+
+@dataclass(frozen=True)
+class Hessian:
+    """``GGN + sum_n w_n l'_n d^2 z_n``: the true second derivative of the loss."""
+
+    objective: Objective
+    name = "hessian"
+
+    def product(self, v: Tensor) -> Tensor:
+        o = self.objective
+        return GGN(o).product(v) + o.model.second_order(o.slope, v)
+
+    def root_rows(self, index: Tensor) -> Tensor:
+        raise InvalidInputError(
+            "The full Hessian has no real root to sample rows from, as it may be indefinite; "
+            "use curvature='ggn' or 'empirical_fisher' with this solver."
+        )
+
+    def middle(self) -> Tensor:
+        return GGN(self.objective).middle()
+
+    def restrict(self, index: Tensor) -> Hessian:
+        return Hessian(self.objective.restrict(index))
+
+    def traces(self, rows: slice) -> None:
+        return None
+
+
+CURVATURES: dict[str, type[GGN] | type[EmpiricalFisher] | type[Hessian]] = {
+    kind.name: kind for kind in (GGN, EmpiricalFisher, Hessian)
+}
+
+
+def make_curvature(name: str, objective: Objective) -> Curvature:
+    if name not in CURVATURES:
+        raise InvalidInputError(f"`curvature` must be one of {sorted(CURVATURES)}, got {name!r}.")
+    return CURVATURES[name](objective)
+
+
+def dense(curvature: Curvature, *, chunk_bytes: int = 2**28) -> Tensor:
+    """The whole matrix in float64: from root rows where there are any, else column by column.
+
+    A model whose Jacobian is constant and sparse may have a faster way, its ``gram``.
+    """
+    o = curvature.objective
+    n, d = len(o.y), len(o.theta)
+    if gram := getattr(o.model, "gram", None):
+        matrix = gram(curvature.middle())
+        matrix.diagonal().add_(o.l2)
+        return matrix
+    matrix = torch.zeros(d, d, dtype=torch.float64, device=o.theta.device)
+    if isinstance(curvature, Hessian):
+        for i, unit in enumerate(torch.eye(d, dtype=o.theta.dtype, device=o.theta.device)):
+            matrix[i] = curvature.product(unit)
+        return (matrix + matrix.T) / 2
+    outputs = o.model.outputs[0].numel()
+    chunk = max(1, chunk_bytes // (8 * d * outputs))
+    for index in torch.arange(n, device=o.theta.device).split(chunk):
+        rows = curvature.root_rows(index).double()
+        matrix.addmm_(rows.T, rows, alpha=1 / n)
+    matrix.diagonal().add_(o.l2)
+    return matrix
+
+
+def largest_eigenvalue(curvature: Curvature, *, steps: int = 20, seed: int = 0) -> float:
+    """The largest eigenvalue in absolute size, from below, by power iteration."""
+    theta = curvature.objective.theta
+    generator = torch.Generator().manual_seed(seed)
+    v = torch.randn(len(theta), generator=generator, device="cpu").to(theta)
+    size = v.norm()
+    for _ in range(steps):
+        v = curvature.product(v / size)
+        size = v.norm()
+        if size == 0:
+            return 0.0
+    return float(size)
+
+
+def _weighted(rows: Tensor, weights: Tensor, index: Tensor) -> Tensor:
+    """``(B, E, D)`` to ``(B E, D)``, scaled so that the average over all points carries weights."""
+    scale = (weights[index] * len(weights)).sqrt()
+    return (rows * scale[:, None, None]).flatten(0, 1)

@@ -1,0 +1,187 @@
+"""The influence of every training point on a quantity ``M`` of the validation set.
+
+``I_n = dM/dw_n = -grad M^T (H + damping I)^-1 g_n / N`` (equation 5, with the 1/N that the weighted
+loss carries). One sign convention everywhere: **positive means that dropping the point lowers M.**
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from fairij.errors import InvalidInputError
+from fairij.method.objective import Objective, blocks, by_blocks
+from fairij.solvers.base import Inverse, Solution
+
+RIDGE = 1e-6  # of the mean curvature between gaps, which may coincide
+MOVABLE = 1e-2  # of the direction in which several gaps are moved most easily
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Scores of all training points, and ``r = (H + damping I)^-1 grad M`` behind them."""
+
+    scores: Tensor  # (N,)
+    solution: Solution
+
+    @property
+    def direction(self) -> Tensor:
+        return self.solution.x
+
+
+def influence(objective: Objective, inverse: Inverse, gradient: Tensor) -> Influence:
+    """Algorithm 2's scores: one solve, then one Jacobian-vector product over the training set."""
+    solution = inverse.solve(gradient)
+    return Influence(scores_along(objective, solution.x), solution)
+
+
+def scores_along(objective: Objective, direction: Tensor) -> Tensor:
+    """``-l'_n J_n r`` of every training point, with its weight."""
+    moved = objective.model.jvp(direction)
+
+    def score(rows: slice) -> Tensor:
+        return -inner(objective.slope_of(rows), moved[rows])
+
+    if moved.ndim > 1:
+        return by_blocks(score, moved)
+    for some in blocks(len(moved)):  # in the place of J r: one vector with an entry a row fewer
+        moved[some] = score(some)
+    return moved
+
+
+def most_harmful(
+    scores: Tensor, also: Tensor | None = None, *, most: int | None = None
+) -> tuple[Tensor, int]:
+    """The rows of positive score, the highest first and of equals the first; and how many they are.
+
+    Rows are read in blocks. Where only ``most`` of them are wanted, little more than twice as many
+    are ever held. ``also``: scores that have to be positive too.
+    """
+    number, floor = 0, 0.0
+    rows, values = scores.new_empty(0, dtype=torch.long), scores[:0]
+    for some in blocks(len(scores)):
+        able = scores[some] > 0
+        if also is not None:
+            able &= also[some] > 0
+        number += int(able.sum())
+        able &= scores[some] > floor
+        rows = torch.cat([rows, torch.nonzero(able)[:, 0] + some.start])
+        values = torch.cat([values, scores[some][able]])
+        if most and len(rows) > 2 * most:
+            rows, values = _highest(rows, values, most)
+            floor = float(values[-1])
+    return _highest(rows, values, most)[0], number
+
+
+def _highest(rows: Tensor, values: Tensor, most: int | None) -> tuple[Tensor, Tensor]:
+    if most and len(values) > 4 * most:  # to sort but few of them
+        able = values >= values.topk(most).values[-1]
+        rows, values = rows[able], values[able]
+    order = torch.argsort(values, descending=True, stable=True)[:most]
+    return rows[order], values[order]
+
+
+def balanced_influence(
+    objective: Objective, inverse: Inverse, gradients: Tensor, gaps: Tensor
+) -> tuple[Influence, Tensor]:
+    """Influence on ``sum_i w_i gap_i``, weighted so that one step closes all gaps together.
+
+    To first order a change ``d`` of the parameters moves the gaps by ``G^T d``; the smallest one,
+    by ``d^T (H + damping I) d``, that closes all of them is ``-(H + damping I)^-1 G w`` with
+    ``(G^T (H + damping I)^-1 G) w = gaps`` (of more than two gaps, see `weights_to_close`). The
+    plain sum, ``w = 1``, closes the gap that yields
+    most easily and leaves the others behind. ``gradients`` is ``(D, P)``, ``gaps`` ``(P,)``;
+    returns the influence and the weights, scaled to a mean size of one.
+    """
+    solution = inverse.solve(gradients)
+    weights = weights_to_close(gradients, solution.x, gaps)
+    weights = weights * len(weights) / weights.abs().sum().clamp_min(1e-300)
+    direction = solution.x @ weights.to(solution.x)
+    together = Solution(direction, solution.steps, lambda: solution.residual.max()[None])
+    return Influence(scores_along(objective, direction), together), weights
+
+
+def weights_to_close(gradients: Tensor, solved: Tensor, gaps: Tensor) -> Tensor:
+    """`weights_to_move`; of more than two gaps by what of them the model can move.
+
+    Gaps of many groups may outnumber the parameters, and then cannot all be closed: directions in
+    which the model hardly moves them are left out.
+    """
+    if len(gaps) <= 2:
+        return weights_to_move(gradients, solved, gaps)
+    values, vectors = torch.linalg.eigh(gram_of(gradients, solved))
+    able = vectors[:, values > MOVABLE * values.max()]
+    return able @ ((able.T @ gaps.to(able)) / values[values > MOVABLE * values.max()])
+
+
+def weights_to_move(gradients: Tensor, solved: Tensor, wanted: Tensor) -> Tensor:
+    """``w`` with ``G^T (H + damping I)^-1 G w = wanted``, (P,), in float64.
+
+    ``gradients`` is ``G`` (D, P), ``solved`` ``(H + damping I)^-1 G``.
+    """
+    gram = gram_of(gradients, solved)
+    return torch.linalg.solve(gram, wanted.to(gram))
+
+
+def gram_of(gradients: Tensor, solved: Tensor) -> Tensor:
+    """``G^T (H + damping I)^-1 G``, (P, P), in float64, safe to invert."""
+    gram = (gradients.T @ solved).double()
+    gram = (gram + gram.T) / 2
+    gram.diagonal().add_(RIDGE * gram.diagonal().mean().clamp_min(1e-300))
+    return gram
+
+
+def slow_influence(
+    objective: Objective, inverse: Inverse, gradient: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Algorithm 1: one solve for each training point. The reference for `influence`.
+
+    Returns the scores ``(N,)`` and the parameter changes ``(D, N)`` of dropping each point.
+    """
+    changes = []
+    for n in range(len(objective.y)):
+        only = torch.zeros_like(objective.slope)
+        only[n] = objective.slope[n]
+        changes.append(inverse.solve(objective.model.vjp(only)).x)
+    moved = torch.stack(changes, 1)
+    return -(gradient @ moved), moved
+
+
+def check_finite(scores: Tensor) -> None:
+    """Raise where a row's influence is beyond the largest number."""
+    for some in blocks(len(scores)):
+        bad = ~torch.isfinite(scores[some])
+        if bool(bad.any()):
+            row = some.start + int(torch.nonzero(bad)[0])
+            raise InvalidInputError(
+                f"The influence of every row must be finite, but that of row {row} is NaN or "
+                "infinity: look for extreme features there, and scale or drop the row."
+            )
+
+
+def nested_gradients(objective: Objective, order: Tensor, ks: list[int]) -> Tensor:
+    """``sum_{m < k} g_m / N`` over the first k points of ``order``, for each k: ``(D, K)``.
+
+    Only the gradients of the points between one k and the next are computed; a model whose rows
+    are read anew each time has ``sums``, which reads them once for all of those.
+    """
+    model, slope = objective.model, objective.slope
+    pieces = [order[before:k] for before, k in pairwise([0, *ks])]
+    at_once = getattr(model, "sums", None)
+    if at_once is not None:
+        parts = at_once(slope, pieces)
+    else:
+        nothing = torch.zeros_like(objective.theta)
+        parts = torch.stack(
+            [model.restrict(i).vjp(slope[i]) if len(i) else nothing for i in pieces], 1
+        )
+    return parts.cumsum(1)
+
+
+def inner(left: Tensor, right: Tensor) -> Tensor:
+    """The inner product of each row's outputs, ``(N,)``."""
+    product = left * right
+    return product if product.ndim == 1 else product.sum(-1)

@@ -1,0 +1,93 @@
+"""The loss that the model was trained on, as a weighted sum over rows.
+
+``L(theta) = sum_n w_n l(z_n, y_n) / W + theta^T diag(l2) theta / 2``, ``W = sum_n w_n``. Dropping a
+row sets its ``w_n`` to zero and leaves ``W`` alone, as in the paper's weighted risk (equation 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fairij.data.file_vectors import lies_in_file, release
+from fairij.method.losses import Loss
+from fairij.models.base import Linearization
+from fairij.models.torch.out_of_memory import joined
+
+BLOCK_ROWS = 2**16
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The training loss at the fitted parameters, and its derivatives through the outputs."""
+
+    model: Linearization
+    y: Tensor  # (N,)
+    loss: Loss
+    weights: Tensor  # (N,), sums to one
+    theta: Tensor  # (D,)
+    l2: Tensor  # () or (D,): weight decay
+
+    @cached_property
+    def slope(self) -> Tensor:
+        """``w_n l'(z_n) / W``, shaped like the outputs: the whole data term of ``g_n``."""
+        return by_blocks(self.slope_of, self.model.outputs)
+
+    def slope_of(self, rows: slice) -> Tensor:
+        """The slopes of some rows, not kept."""
+        z, y, w = self.model.outputs[rows], self.y[rows], self.weights[rows]
+        return scale_rows(self.loss.slope(z, y), w)
+
+    @property
+    def value(self) -> float:
+        z, y, w = self.model.outputs, self.y, self.weights
+        data = sum((w[b] * self.loss.value(z[b], y[b])).sum() for b in blocks(len(z)))
+        return float(data + (self.l2 * self.theta**2).sum() / 2)
+
+    @cached_property
+    def gradient(self) -> Tensor:
+        """``grad L``, shape ``(D,)``; zero at a stationary point."""
+        return self.model.vjp(self.slope) + self.l2 * self.theta
+
+    def restrict(self, index: Tensor) -> Objective:
+        """The loss of some rows alone, rescaled to stand for all of them."""
+        weights = self.weights[index] * (len(self.weights) / len(index))
+        return Objective(
+            self.model.restrict(index), self.y[index], self.loss, weights, self.theta, self.l2
+        )
+
+    def moved(self, by: Tensor) -> Objective:
+        """The same loss at ``theta + by``."""
+        return replace(self, model=self.model.moved(by), theta=self.theta + by)
+
+
+def blocks(rows: int) -> Iterator[slice]:
+    """All rows in parts small enough that what is made of one of them on the way hardly counts."""
+    for start in range(0, rows, BLOCK_ROWS):
+        yield slice(start, start + BLOCK_ROWS)
+        release()
+
+
+def by_blocks(function: Callable[[slice], Tensor], like: Tensor) -> Tensor:
+    """A vector with an entry for each row of ``like``, by blocks; in a file where that is."""
+    in_file = lies_in_file(like)
+    if len(like) <= BLOCK_ROWS and not in_file:
+        return function(slice(0, len(like)))
+    return joined((function(some) for some in blocks(len(like))), len(like), in_file=in_file)
+
+
+def scale_rows(values: Tensor, weights: Tensor) -> Tensor:
+    """``weights[n] * values[n]`` for values of shape ``(N,)`` or ``(N, C)``."""
+    return values * weights.view(-1, *[1] * (values.ndim - 1))
+
+
+def normalised_weights(sample_weight: Tensor | None, rows: int, like: Tensor) -> Tensor:
+    """Sample weights that sum to one."""
+    if sample_weight is None:
+        return torch.full((1,), 1 / rows, dtype=like.dtype, device=like.device).expand(rows)
+    weights = sample_weight.to(like)
+    return weights / weights.sum()

@@ -1,0 +1,1 @@
+"""Which edits to try."""

@@ -1,0 +1,53 @@
+"""What a search sees of the run, and what it proposes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from torch import Tensor
+
+from fairij.method.influence import Influence
+from fairij.method.objective import Objective
+from fairij.solvers.base import Inverse
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One fairness gradient with all that it led to, before any edit is tried."""
+
+    objective: Objective
+    inverse: Inverse
+    order: Tensor  # the rows that may be dropped, the most harmful first
+    influence: Influence
+    gradient: Tensor  # (D,) of M, in whose fall edits are measured
+    gap: float  # M
+    # (D,) moved by -> the gaps of hard predictions there (P,), with soft gradients (D, P)
+    gaps_at: Callable[[Tensor], tuple[Tensor, Tensor]]
+    inverse_at: Callable[[Tensor], Inverse]  # (D,) moved by -> the damped inverse there
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Edits ``theta + c direction`` to be judged, one for each scale c."""
+
+    k: int  # rows that are dropped, or whose weight is lowered
+    direction: Tensor  # (D,)
+    scales: tuple[float, ...]
+    label: float | None = None  # what the table calls the scale, where it is not c
+
+
+class Search(Protocol):
+    """Settings that say which edits to try."""
+
+    name: ClassVar[str]
+    # whether whole rows are dropped; such edits are screened loosely and the chosen one solved anew
+    drops: ClassVar[bool]
+    stops_early: ClassVar[bool]  # at the first proposal that does not lower the gap
+
+    def propose(self, scene: Scene) -> Iterator[Proposal]: ...
+
+    def count(self, scene: Scene) -> int:
+        """How many proposals there will be, at most."""
+        ...

@@ -1,0 +1,160 @@
+"""Which edits to try: how many points to drop, and how far to move.
+
+An edit is ``theta + c (H + damping I)^-1 sum_{m in top k} g_m / N``. ``c = 1`` is the jackknife's
+own estimate of refitting without the k points; other scales are the paper's multipliers of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from fairij.errors import InvalidInputError
+from fairij.method.influence import nested_gradients
+from fairij.method.search.base import Proposal, Scene, Search
+from fairij.method.search.reweighting import Path, Reweight, check_scales
+
+PAPER_SCALES = (0.01, 0.1, 1.0, 2.0, 3.0, 5.0, 10.0)
+Progress = Callable[[str, int, int], None]
+
+
+class _Dropping:
+    """What the searches that drop whole rows share."""
+
+    scales: tuple[float, ...]
+    tolerance: float
+    drops: ClassVar[bool] = True
+    stops_early: ClassVar[bool] = False
+    at_once: ClassVar[int | None] = None  # solved together; None for all
+
+    def ks(self, positive: int, rows: int) -> list[int]:
+        raise NotImplementedError
+
+    def most(self, rows: int) -> int:
+        """How many of the rows are ever dropped, however many are harmful."""
+        return max(self.ks(rows, rows), default=0)
+
+    def count(self, scene: Scene) -> int:
+        return len(self.ks(len(scene.order), len(scene.objective.y)))
+
+    def propose(self, scene: Scene) -> Iterator[Proposal]:
+        """``(H + damping I)^-1 sum_{m < k} g_m / N`` for each k."""
+        ks = self.ks(len(scene.order), len(scene.objective.y))
+        chunk = self.at_once or max(len(ks), 1)
+        start, before = torch.zeros_like(scene.objective.theta), 0
+        for first in range(0, len(ks), chunk):
+            some = ks[first : first + chunk]
+            steps = [k - before for k in some]
+            pulls = nested_gradients(scene.objective, scene.order[before:], steps) + start[:, None]
+            start, before = pulls[:, -1], some[-1]
+            moved = scene.inverse.solve(pulls, tolerance=self.tolerance).x
+            for k, direction in zip(some, moved.T, strict=True):
+                yield Proposal(k, direction, self.scales)
+
+
+@dataclass(frozen=True)
+class Grid(_Dropping):
+    """Every k with every scale (the paper's experiments: 40 values of k, 7 scales).
+
+    Parameters
+    ----------
+    k : the numbers of points to drop; None for ``points`` values spread evenly up to ``max_k``
+    max_k : None for 2000 or an eleventh of the training rows, whichever is more
+    tolerance : relative residual to which candidates are solved; the chosen one is solved anew
+        to the solver's own tolerance
+    """
+
+    k: tuple[int, ...] | None = None
+    scales: tuple[float, ...] = PAPER_SCALES
+    points: int = 40
+    max_k: int | None = None
+    tolerance: float = 5e-2
+
+    name: ClassVar[str] = "grid"
+
+    def __post_init__(self) -> None:
+        check_scales(self.scales)
+        if self.k is not None and np.ndim(self.k) != 1:
+            raise InvalidInputError(f"`k` must be several numbers, as in (50, 100); got {self.k}.")
+        if self.k is not None and not all(k == int(k) >= 0 for k in self.k):
+            raise InvalidInputError(f"`k` must be whole numbers of at least 0, got {self.k}.")
+        if self.points < 2:
+            raise InvalidInputError(
+                f"`points` must be at least 2, as the first is k = 0; got {self.points}."
+            )
+        if self.max_k is not None and self.max_k < 1:
+            raise InvalidInputError(f"`max_k` must be at least 1 or None, got {self.max_k}.")
+
+    def ks(self, positive: int, rows: int) -> list[int]:
+        """The values of k to try, ascending, without 0 and none above the points there are."""
+        if self.k is not None:
+            values = {min(int(k), positive) for k in self.k}
+        else:
+            top = min(self.max_k or max(2000, rows // 11), positive)
+            values = {int(k) for k in np.linspace(0, top, self.points).round()}
+        return sorted(values - {0})
+
+
+@dataclass(frozen=True)
+class AllPositive(_Dropping):
+    """Drop every point of positive influence (proposition 3.1), at the given scales."""
+
+    scales: tuple[float, ...] = (1.0,)
+    tolerance: float = 2e-2
+
+    name: ClassVar[str] = "all_positive"
+
+    def __post_init__(self) -> None:
+        check_scales(self.scales)
+
+    def ks(self, positive: int, rows: int) -> list[int]:
+        return [positive] if positive else []
+
+
+@dataclass(frozen=True)
+class Sequential(_Dropping):
+    """The loop of algorithms 1 and 2: one more step of points until the gap stops falling."""
+
+    step: int = 1
+    scales: tuple[float, ...] = field(default=(1.0,))
+    max_k: int = 2000
+    tolerance: float = 1e-3
+
+    name: ClassVar[str] = "sequential"
+    stops_early: ClassVar[bool] = True
+    at_once: ClassVar[int | None] = 16
+
+    def __post_init__(self) -> None:
+        check_scales(self.scales)
+        if not 1 <= self.step <= self.max_k:
+            raise InvalidInputError(
+                f"`step` must lie between 1 and `max_k`={self.max_k}, got {self.step}."
+            )
+        if len(self.scales) != 1:
+            raise InvalidInputError(
+                f"The sequential rule compares each k with the last: one scale; got {self.scales}."
+            )
+
+    def ks(self, positive: int, rows: int) -> list[int]:
+        return list(range(self.step, min(positive, self.max_k) + 1, self.step))
+
+
+SEARCHES: dict[str, type[Search]] = {
+    search.name: search for search in (Grid, AllPositive, Sequential, Reweight, Path)
+}
+
+
+def get_search(search: str | Search) -> Search:
+    """Look a search up by name, with its default settings; a search object is returned as it is."""
+    if isinstance(search, str) and search in SEARCHES:
+        return SEARCHES[search]()
+    if isinstance(search, (str, type)) or not callable(getattr(search, "propose", None)):
+        raise InvalidInputError(
+            f"`search` must be one of {sorted(SEARCHES)} or a search object, as in "
+            f"Grid(max_k=500); got {search!r}."
+        )
+    return search

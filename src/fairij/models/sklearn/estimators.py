@@ -1,0 +1,143 @@
+"""What scikit-learn's estimators share: columns, class weights, a hash of what is not edited."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from numbers import Integral
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
+from torch import Tensor
+
+from fairij.data.rows import Columns
+
+# numbers of rows, None for none of them
+Held = NDArray[np.int64] | Literal["unknown"] | None
+HELD_BACK = (
+    "Early stopping kept some of the rows from training, and which ones cannot be told from the "
+    "model and the rows given: those are scored, and may be dropped, as if it had been trained on "
+    "them. Give all the rows of its training in their order; or train with early stopping off for "
+    "the number of rounds that it found."
+)
+
+
+def early_stopping_caveats(estimator: Any) -> tuple[str, ...]:
+    stops = getattr(estimator, "early_stopping", False)
+    return (HELD_BACK,) if stops and getattr(estimator, "solver", None) != "lbfgs" else ()
+
+
+def class_names(model: Any) -> set[str]:
+    """The names of a model's class and of the classes that it is made from."""
+    return {kind.__name__ for kind in type(model).__mro__}
+
+
+def check_columns(estimator: Any, X: Any) -> None:
+    """Raise unless ``X`` has the columns that the estimator was fitted on."""
+    width = getattr(estimator, "n_features_in_", None)
+    names = getattr(estimator, "feature_names_in_", ())
+    Columns(() if width is None else (int(width),), tuple(names)).check("X", X)
+
+
+def class_weighted(
+    class_weight: Mapping[Any, float] | str | None,
+    classes: Any,
+    y: Tensor,
+    weight: Tensor | None,
+    *,
+    balance_weights: bool = True,
+) -> Tensor | None:
+    """Sample weights times the class weights that an estimator was trained with.
+
+    ``y`` holds class indices. "balanced" is ``n / (C n_c)``, counted in sample weights where
+    ``balance_weights``. Dropping a row then leaves the weights of the others as they are.
+    """
+    if class_weight is None:
+        return weight
+    each = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double().cpu()
+    index = y.long().cpu()
+    if isinstance(class_weight, str):
+        counted = each if balance_weights else torch.ones_like(each)
+        sizes = torch.zeros(len(classes), dtype=torch.float64).index_add_(0, index, counted)
+        factor = counted.sum() / (len(classes) * sizes)
+    else:
+        labels = np.asarray(classes).tolist()
+        factor = torch.tensor([float(class_weight.get(label, 1.0)) for label in labels]).double()
+    return each * factor[index]
+
+
+def split_off(
+    y: NDArray[Any],
+    is_trained: Callable[[int], bool],
+    *,
+    fraction: float | int | None,
+    seed: Any,
+    stratify: bool,
+) -> Held:
+    """The rows that early stopping kept from training, as scikit-learn's ensembles draw them.
+
+    ``y`` are the labels of the rows given. ``is_trained`` says of a number of rows whether the
+    model may have been trained on so many: whether any were kept, and whether these are its rows.
+    """
+    if is_trained(len(y)):
+        return None
+    if fraction is None or not isinstance(seed, Integral):
+        return "unknown"
+    try:
+        _, held = train_test_split(
+            np.arange(len(y)),
+            test_size=fraction,
+            stratify=y if stratify else None,
+            random_state=int(seed),
+        )
+    except ValueError:  # too few rows of a class
+        return "unknown"
+    return np.asarray(held) if is_trained(len(y) - len(held)) else "unknown"
+
+
+def state_fingerprint(*parts: Any) -> str:
+    """A hash of fitted state that is the same after saving and loading."""
+    digest = hashlib.sha256()
+    _add(digest, parts, set())
+    return digest.hexdigest()
+
+
+def _add(digest: Any, value: Any, inside: set[int]) -> None:
+    """Walk what a value is made of; ``inside`` are the objects that it lies in."""
+    if id(value) in inside:
+        return
+    inside = inside | {id(value)}
+    if isinstance(value, np.random.RandomState):
+        return  # where a generator stands is no part of the model
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().numpy()
+    elif hasattr(value, "tocsr"):
+        value = value.tocsr()
+        value = (value.shape, value.data, value.indices, value.indptr)
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        digest.update(f"{value.shape} {value.dtype.str}".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, (list, tuple, np.ndarray)):
+        digest.update(f"sequence {len(value)}".encode())
+        for part in value:
+            _add(digest, part, inside)
+    elif isinstance(value, (set, frozenset)):
+        digest.update(repr(sorted(map(repr, value))).encode())
+    elif isinstance(value, Mapping):
+        digest.update(f"mapping {len(value)}".encode())
+        for key, part in value.items():
+            digest.update(repr(key).encode())
+            _add(digest, part, inside)
+    elif callable(value) and hasattr(value, "__qualname__"):
+        digest.update(f"{value.__module__}.{value.__qualname__}".encode())
+    elif hasattr(value, "__dict__"):
+        digest.update(type(value).__qualname__.encode())
+        _add(digest, vars(value), inside)
+    elif " at 0x" not in (text := repr(value)):
+        digest.update(f"{type(value).__name__} {text}".encode())
+    else:  # compiled: its own account of its state, as for saving
+        digest.update(type(value).__qualname__.encode())
+        _add(digest, value.__getstate__(), inside)

@@ -1,0 +1,264 @@
+"""scikit-learn's linear models on dense or sparse rows; theta is ``coef_`` and ``intercept_``.
+
+``z = X coef^T + intercept``, so the Jacobian is the features themselves, once for every output, and
+the GGN is the whole Hessian. A sparse ``X`` stays sparse.
+
+What the estimators minimise, in the engine's terms ``sum w_n l_n / W + l2 |coef|^2 / 2``:
+
+* `LogisticRegression`: ``sum w l + |coef|^2 / 2C``, so l2 = 1 / (C W); liblinear also penalises the
+  intercept, as the weight of a constant feature ``intercept_scaling``;
+* `SGDClassifier`, `SGDRegressor`: ``sum w l / n + alpha |coef|^2 / 2``, so l2 = alpha n / W;
+* `Ridge`, `RidgeCV`: ``sum w (z - y)^2 + alpha |coef|^2``, so l2 = alpha / W; `LinearRegression`:
+  none.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from fairij.data.rows import to_tensors
+from fairij.errors import InvalidInputError
+from fairij.models.constant import ConstantLinearization
+from fairij.models.sklearn.estimators import (
+    check_columns,
+    class_names,
+    class_weighted,
+    early_stopping_caveats,
+    state_fingerprint,
+)
+
+
+@dataclass(frozen=True)
+class FeatureJacobian:
+    """``J r = X R^T + b`` with ``r = (R, b)``, ``R (C, F)`` and ``b (C,)`` if there is one."""
+
+    X: Any  # (N, F), a tensor or a scipy CSR matrix
+    n_outputs: int
+    intercept: bool
+
+    def split(self, r: Tensor) -> tuple[Tensor, Tensor]:
+        """``R (C, F)`` and ``b``, zero where there is no intercept."""
+        size = self.n_outputs * self.X.shape[1]
+        b = r[size:] if self.intercept else r.new_zeros(self.n_outputs)
+        return r[:size].view(self.n_outputs, -1), b
+
+    def times(self, r: Tensor) -> Tensor:
+        R, b = self.split(r)
+        z = _product(self.X, R.T) + b  # (N, C)
+        return z[:, 0] if self.n_outputs == 1 else z
+
+    def transposed_times(self, u: Tensor) -> Tensor:
+        u = u.view(len(u), self.n_outputs)
+        R = _product(self.X.T, u).T.reshape(-1)
+        return torch.cat([R, u.sum(0)]) if self.intercept else R
+
+    def rows(self, index: Tensor) -> Tensor:
+        features = self.X[index.numpy()]
+        if not isinstance(features, Tensor):
+            features = torch.from_numpy(features.toarray())
+        unit = torch.eye(self.n_outputs, dtype=features.dtype)
+        rows = torch.einsum("bf,ce->bcef", features, unit).flatten(2)  # (B, C, C F)
+        if not self.intercept:
+            return rows
+        return torch.cat([rows, unit.expand(len(index), -1, -1)], -1)
+
+    def take(self, index: Tensor) -> FeatureJacobian:
+        return FeatureJacobian(self.X[index.numpy()], self.n_outputs, self.intercept)
+
+
+def _product(X: Any, B: Tensor) -> Tensor:
+    if isinstance(X, Tensor):
+        return X @ B
+    return torch.from_numpy(np.ascontiguousarray(X @ B.numpy()))
+
+
+class LinearEditable:
+    """A fitted linear estimator seen through its coefficients; see the module's docstring."""
+
+    def __init__(self, estimator: Any, *, parameters: str | Sequence[str] = "all", **_: Any):
+        check_is_fitted(estimator)
+        self._kind = next(KINDS[name] for name in KINDS if name in class_names(estimator))
+        _check(estimator, self._kind)
+        self._estimator = estimator
+        self._coef = np.asarray(estimator.coef_)
+        self._n_outputs = 1 if self._coef.ndim == 1 else len(self._coef)
+        self._has_intercept = bool(estimator.fit_intercept)
+        self.parameter_names = ["coef_", "intercept_"][: 1 + self._has_intercept]
+        _check_parameters(parameters, self.parameter_names)
+        pieces = [self._coef, np.asarray(estimator.intercept_)][: len(self.parameter_names)]
+        self.theta = torch.cat([torch.tensor(piece).reshape(-1) for piece in pieces])
+        self.classes = getattr(estimator, "classes_", None)
+        self.loss_name = (
+            "squared_error"
+            if self.classes is None
+            else "binary_cross_entropy"
+            if self._n_outputs == 1
+            else "softmax_cross_entropy"
+        )
+        self.caveats = early_stopping_caveats(estimator)
+
+    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
+        """Sample weights with the estimator's class weights in them; ``y``: class indices."""
+        return class_weighted(
+            getattr(self._estimator, "class_weight", None),
+            self.classes,
+            y,
+            weight,
+            balance_weights=self._kind.balance_weights,
+        )
+
+    def l2(self, rows: int, weight_sum: float) -> Tensor:
+        """The estimator's own penalty in the engine's terms, shape ``(D,)``."""
+        on_coef, on_intercept = self._kind.l2(self._estimator, rows, weight_sum)
+        l2 = torch.full_like(self.theta, on_coef)
+        l2[self._coef.size :] = on_intercept
+        return l2
+
+    def linearize(self, X: Any, *, keep: bool = True) -> ConstantLinearization:
+        jacobian = self._jacobian(X)
+        return ConstantLinearization(jacobian.times(self.theta), jacobian)
+
+    def evaluator(self, X: Any) -> ConstantLinearization:
+        return self.linearize(X)
+
+    def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
+        theta = self.theta if theta is None else theta.to(self.theta)
+        return self._jacobian(X).times(theta)
+
+    def edited(self, theta: Tensor) -> Any:
+        clone = copy.deepcopy(self._estimator)
+        start = 0
+        for name in self.parameter_names:
+            old = np.asarray(getattr(clone, name))
+            new = theta[start : start + old.size].detach().cpu().numpy().reshape(old.shape)
+            # SGD keeps float32 coefficients beside a float64 intercept: widen them where needed
+            stored = new.astype(old.dtype)
+            stored = stored if np.array_equal(stored, new) else new.copy()
+            setattr(clone, name, stored if old.ndim else stored[()])
+            start += old.size
+        return clone
+
+    def frame_fingerprint(self) -> str:
+        kept = {k: v for k, v in vars(self._estimator).items() if k not in self.parameter_names}
+        return state_fingerprint(type(self._estimator).__name__, self._coef.shape, kept)
+
+    def _jacobian(self, X: Any) -> FeatureJacobian:
+        check_columns(self._estimator, X)
+        rows = _sparse_rows(X, self.theta.numpy().dtype) if issparse(X) else self._dense_rows(X)
+        if rows.ndim != 2 or rows.shape[1] != self._coef.shape[-1]:
+            raise InvalidInputError(
+                f"`X` must be a table of {self._coef.shape[-1]} columns, as the model was trained "
+                f"on; got shape {tuple(rows.shape)}."
+            )
+        return FeatureJacobian(rows, self._n_outputs, self._has_intercept)
+
+    def _dense_rows(self, X: Any) -> Tensor:
+        rows: Tensor = to_tensors(X, dtype=self.theta.dtype, device=self.theta.device)
+        return rows.to(self.theta.dtype)
+
+
+def _sparse_rows(X: Any, dtype: np.dtype[Any]) -> Any:
+    rows = X.tocsr().astype(dtype)
+    if not np.isfinite(rows.data).all():
+        row = int(np.searchsorted(rows.indptr, np.flatnonzero(~np.isfinite(rows.data))[0], "right"))
+        raise InvalidInputError(
+            f"`X` must be finite: row {row - 1} holds NaN or infinity; impute such values, or drop "
+            "those rows."
+        )
+    return rows
+
+
+class Kind(NamedTuple):
+    """What an estimator of one class minimises."""
+
+    l2: Callable[[Any, int, float], tuple[float, float]]  # on coefficients, on the intercept
+    losses: tuple[str, ...] = ()  # of its `loss` setting, those that the engine has
+    one_output: bool = True
+    balance_weights: bool = True
+
+
+def _logistic(model: Any, rows: int, weight_sum: float) -> tuple[float, float]:
+    C = float(np.ravel(model.C_)[0]) if hasattr(model, "C_") else float(model.C)
+    l2 = 0.0 if model.penalty is None else 1 / (C * weight_sum)
+    on_intercept = l2 / model.intercept_scaling**2 if model.solver == "liblinear" else 0.0
+    return l2, on_intercept
+
+
+def _descent(model: Any, rows: int, weight_sum: float) -> tuple[float, float]:
+    return 0.0 if model.penalty is None else float(model.alpha) * rows / weight_sum, 0.0
+
+
+def _ridge(model: Any, rows: int, weight_sum: float) -> tuple[float, float]:
+    alpha = model.alpha_ if hasattr(model, "alpha_") else model.alpha
+    return float(np.ravel(alpha)[0]) / weight_sum, 0.0
+
+
+KINDS: dict[str, Kind] = {
+    "LogisticRegression": Kind(_logistic, one_output=False),  # and LogisticRegressionCV
+    "SGDClassifier": Kind(_descent, ("log_loss",), balance_weights=False),
+    "SGDRegressor": Kind(_descent, ("squared_error",)),
+    "Ridge": Kind(_ridge),
+    "RidgeCV": Kind(_ridge),
+    "LinearRegression": Kind(lambda model, rows, weight_sum: (0.0, 0.0)),
+}
+
+
+def _check(model: Any, kind: Kind) -> None:
+    """Refuse what is not a minimum of a smooth loss that the engine has, saying why."""
+    name, reason = type(model).__name__, None
+    if issparse(model.coef_):
+        reason = "its coefficients are sparse: call its `densify()` first"
+    elif kind.losses and model.loss not in kind.losses:
+        reason = f"its loss is {model.loss!r}, and only {', '.join(kind.losses)} can be edited"
+    elif l1_share(model) > 0:
+        reason = (
+            "its L1 penalty has no derivative at the zeros it makes, so there is no 'as if those "
+            "rows were dropped' to first order: train it with an L2 penalty"
+        )
+    elif getattr(model, "positive", False):
+        reason = "positive=True holds coefficients at a bound, where an edit may not move them"
+    elif _one_vs_rest(model, kind):
+        reason = (
+            "it is one-vs-rest: separate models of each class, not one loss; train "
+            "LogisticRegression(solver='lbfgs'), which is multinomial"
+            if hasattr(model, "classes_")
+            else f"it predicts {len(model.coef_)} targets at once: train one model per target"
+        )
+    elif getattr(model, "multi_class", None) == "multinomial" and len(model.coef_) == 1:
+        reason = "multi_class='multinomial' on two classes halves its logit; leave it out"
+    if reason:
+        raise InvalidInputError(f"This {name} cannot be edited: {reason}.")
+
+
+def _one_vs_rest(model: Any, kind: Kind) -> bool:
+    if np.ndim(model.coef_) < 2 or len(model.coef_) == 1:
+        return False
+    if kind.one_output:
+        return True
+    return model.solver == "liblinear" or getattr(model, "multi_class", None) == "ovr"
+
+
+def l1_share(model: Any) -> float:
+    """The L1 part of the penalty, 0 to 1, under scikit-learn's older and newer names for it."""
+    penalty = getattr(model, "penalty", None)
+    if penalty not in ("elasticnet", "deprecated"):
+        return float(penalty == "l1")
+    ratio: Any = getattr(model, "l1_ratio_", getattr(model, "l1_ratio", 0.0))
+    return float(np.ravel(ratio)[0] or 0.0)
+
+
+def _check_parameters(wanted: str | Sequence[str], names: list[str]) -> None:
+    if wanted not in ("trainable", "all") and list(wanted) != names:
+        raise InvalidInputError(
+            f"`parameters` must be 'all' (or 'trainable') for a linear model, whose {names} are "
+            f"edited together; got {wanted!r}."
+        )

@@ -1,0 +1,109 @@
+"""scikit-learn's `MLPClassifier` and `MLPRegressor`, through the torch module that equals them.
+
+scikit-learn adds ``alpha |W|^2 / 2n`` to the mean loss of each batch of n rows, intercepts left
+out. So with the solver "lbfgs", which sees all rows at once, l2 = alpha / W; with "adam" and "sgd"
+it is alpha over a batch's share of W, two hundred rows unless ``batch_size`` says otherwise. These
+two stop long before a minimum as a rule, of which the diagnostics tell.
+Sparse rows are made dense.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from fairij.errors import InvalidInputError
+from fairij.models.delegating import Delegating
+from fairij.models.sklearn.estimators import (
+    check_columns,
+    early_stopping_caveats,
+    state_fingerprint,
+)
+from fairij.models.torch.module import TorchEditable
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "identity": nn.Identity,
+    "logistic": nn.Sigmoid,
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+}
+# neither the parameters nor what only further training would use
+NOT_FRAME = {"coefs_", "intercepts_", "_optimizer", "_random_state"}
+
+
+class PerceptronEditable(Delegating):
+    """Layer i is ``coefs_[i]`` and ``intercepts_[i]``; its parameters "2i.weight" and "2i.bias"."""
+
+    def __init__(self, estimator: Any, **options: Any) -> None:
+        check_is_fitted(estimator)
+        _check(estimator)
+        self._estimator = estimator
+        self._module = as_module(estimator)
+        self._torch = TorchEditable(self._module, **options)
+        super().__init__(self._torch)
+        self.classes = getattr(estimator, "classes_", None)
+        self.loss_name = {
+            "logistic": "binary_cross_entropy",
+            "softmax": "softmax_cross_entropy",
+            "identity": "squared_error",
+        }[estimator.out_activation_]
+        self.caveats = early_stopping_caveats(estimator)
+
+    def prepare(self, X: Any) -> Any:
+        check_columns(self._estimator, X)
+        return X
+
+    def l2(self, rows: int, weight_sum: float) -> Tensor:
+        """The estimator's own penalty in the engine's terms, shape ``(D,)``."""
+        e = self._estimator
+        wanted = 200 if e.batch_size == "auto" else int(e.batch_size)
+        batch = rows if e.solver == "lbfgs" else min(wanted, rows)
+        named = dict(self._module.named_parameters())
+        on_weights = float(e.alpha) * rows / (batch * weight_sum)
+        return torch.cat(
+            [
+                torch.full_like(named[name], on_weights * name.endswith("weight")).reshape(-1)
+                for name in self.parameter_names
+            ]
+        ).detach()
+
+    def edited(self, theta: Tensor) -> Any:
+        clone = copy.deepcopy(self._estimator)
+        layers = [m for m in self._torch.edited(theta).children() if isinstance(m, nn.Linear)]
+        clone.coefs_ = [layer.weight.detach().T.contiguous().numpy() for layer in layers]
+        clone.intercepts_ = [layer.bias.detach().numpy().copy() for layer in layers]
+        return clone
+
+    def frame_fingerprint(self) -> str:
+        kept = {k: v for k, v in vars(self._estimator).items() if k not in NOT_FRAME}
+        fixed = self._torch.frame_fingerprint()
+        return state_fingerprint(type(self._estimator).__name__, fixed, kept)
+
+
+def as_module(estimator: Any) -> nn.Sequential:
+    """The network up to its last activation, as torch layers in the estimator's precision."""
+    steps: list[nn.Module] = []
+    for coef, intercept in zip(estimator.coefs_, estimator.intercepts_, strict=True):
+        weight, bias = torch.tensor(coef.T), torch.tensor(intercept)
+        layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta", dtype=weight.dtype)
+        layer.weight, layer.bias = nn.Parameter(weight), nn.Parameter(bias)
+        steps += [layer, ACTIVATIONS[estimator.activation]()]
+    return nn.Sequential(*steps[:-1])
+
+
+def _check(estimator: Any) -> None:
+    output, width = estimator.out_activation_, estimator.n_outputs_
+    if output == "exp":
+        raise InvalidInputError(
+            "This MLPRegressor cannot be edited: its loss is 'poisson', and only 'squared_error' "
+            "can be edited."
+        )
+    if output != "softmax" and width > 1:
+        raise InvalidInputError(
+            f"This {type(estimator).__name__} cannot be edited: it has {width} targets at once; "
+            "train one model per target."
+        )

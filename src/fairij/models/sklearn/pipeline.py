@@ -1,0 +1,91 @@
+"""Models that wrap another: pipelines, searches over settings, frozen estimators.
+
+A wrapper's steps before the model are applied as they are and kept; the model itself is edited.
+What comes back is a copy of the whole wrapper with the edited model in its place.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch import Tensor
+
+from fairij.errors import InvalidInputError
+from fairij.models.delegating import Delegating
+from fairij.models.recent import TABLES
+from fairij.models.registry import adapt
+from fairij.models.sklearn.estimators import state_fingerprint
+
+
+class WrappedEditable(Delegating):
+    """The ``model`` inside ``wrapper``, on rows that went through ``steps``."""
+
+    def __init__(
+        self, wrapper: Any, model: Any, steps: list[tuple[str, Any]], **options: Any
+    ) -> None:
+        super().__init__(adapt(model, **options))
+        self._wrapper, self._model, self._steps = wrapper, model, steps
+        self._prepared: list[tuple[Any, Any]] = []
+
+    def prepare(self, X: Any) -> Any:
+        """``X`` after the steps; each table goes through them once."""
+        if not self._steps:
+            return X
+        for given, prepared in self._prepared:
+            if given is X:
+                return prepared
+        prepared = self._transform(X)
+        self._prepared = [*self._prepared[1 - TABLES :], (X, prepared)]
+        return prepared
+
+    def _transform(self, X: Any) -> Any:
+        for name, step in self._steps:
+            try:
+                X = step.transform(X)
+            except (ValueError, TypeError, KeyError, IndexError) as error:
+                raise InvalidInputError(
+                    f"The pipeline's step {name!r} must take `X` as it is given, but it says: "
+                    f"{error} Give the columns that the pipeline was fitted on."
+                ) from error
+        return X
+
+    def edited(self, theta: Tensor) -> Any:
+        return copy.deepcopy(self._wrapper, {id(self._model): self._inner.edited(theta)})
+
+    def frame_fingerprint(self) -> str:
+        kind, inner = type(self._wrapper).__name__, self._inner.frame_fingerprint()
+        return state_fingerprint(kind, inner, self._steps)
+
+
+def pipeline(model: Any, **options: Any) -> WrappedEditable:
+    """A `Pipeline`: its last step is edited."""
+    *before, (name, last) = model.steps
+    if last is None or isinstance(last, str):
+        raise InvalidInputError(
+            f"The pipeline must end in the model to be edited, but its last step {name!r} is "
+            f"{last!r}."
+        )
+    steps = [(n, step) for n, step in before if step is not None and not isinstance(step, str)]
+    for n, step in steps:
+        if not hasattr(step, "transform"):
+            raise InvalidInputError(
+                f"The pipeline's step {n!r} ({type(step).__name__}) must have `transform`: a step "
+                "that only changes the training rows, such as resampling, leaves the model "
+                "trained on rows that are not given here. Resample first, and give those rows."
+            )
+    return WrappedEditable(model, last, steps, **options)
+
+
+def search(model: Any, **options: Any) -> WrappedEditable:
+    """`GridSearchCV` and its like: the best estimator, refitted on all rows, is edited."""
+    if not hasattr(model, "best_estimator_"):
+        raise InvalidInputError(
+            f"This {type(model).__name__} has no best_estimator_ to edit: fit it, with refit=True."
+        )
+    return WrappedEditable(model, model.best_estimator_, [], **options)
+
+
+def frozen(model: Any, **options: Any) -> WrappedEditable:
+    """`FrozenEstimator`: what it holds is edited."""
+    return WrappedEditable(model, model.estimator, [], **options)

@@ -1,0 +1,141 @@
+"""Rows of tokens: from what people hold to padded tensors, and in batches of like length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairij.data.rows import n_rows
+from fairij.errors import InvalidInputError
+
+Tokens = dict[str, Tensor]  # input_ids (N, L), attention_mask (N, L), ...
+Tokenise = Callable[[list[str]], Mapping[str, Any]]
+NAMES = ("input_ids", "attention_mask", "token_type_ids")
+# what else sways a model of transformers, and is not passed on
+OTHERS = ("position_ids", "inputs_embeds", "global_attention_mask", "decoder_input_ids", "bbox")
+
+
+def token_rows(
+    X: Any, *, device: torch.device, pad: int | None = 0, tokenise: Tokenise | None = None
+) -> Tokens:
+    """``X`` as padded tensors.
+
+    Takes a mapping, frame or `datasets.Dataset` with `input_ids` (padded, or one list a row), or
+    texts where there is a way to tokenise them. Without a mask, rows of unlike lengths are taken to
+    be free of padding; in a table the id ``pad`` is padding, and nothing where that is None.
+    """
+    columns = _columns(X)
+    if columns is None:
+        columns = _columns(_tokenised(X, tokenise))
+    if columns is None or "input_ids" not in columns:
+        raise InvalidInputError(
+            "`X` must hold tokenised rows, with `input_ids` among its columns; found "
+            f"{sorted(columns or ())}. Tokenise the texts first, or wrap model and tokenizer in "
+            "fairij.language.TextClassifier."
+        )
+    if unknown := [name for name in OTHERS if name in columns]:
+        raise InvalidInputError(
+            f"`X` must hold {', '.join(NAMES)} alone, got {unknown[0]!r}, which would be left out: "
+            "write an adapter (`fairij.models.Editable`) that gives it to the model."
+        )
+    tokens = {
+        name: _padded(name, columns[name], (pad or 0) if name == "input_ids" else 0).to(device)
+        for name in NAMES
+        if name in columns
+    }
+    if "attention_mask" not in tokens:
+        tokens["attention_mask"] = _mask(columns["input_ids"], tokens["input_ids"], pad)
+    n_rows(tokens)  # all parts are as long as each other
+    return tokens
+
+
+def _mask(rows: Any, ids: Tensor, pad: int | None) -> Tensor:
+    """Which tokens are real, where nothing says so."""
+    if not isinstance(rows, Tensor):
+        size = torch.tensor([len(row) for row in rows], device=ids.device)
+        if len(size) and int(size.min()) < ids.shape[1]:
+            return (torch.arange(ids.shape[1], device=ids.device) < size[:, None]).long()
+    return torch.ones_like(ids) if pad is None else (ids != pad).long()
+
+
+def lengths(tokens: Tokens) -> Tensor:
+    """The place after the last token of each row, (N,)."""
+    mask = tokens["attention_mask"] != 0
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    return (mask * places).amax(1)
+
+
+def longest_first(tokens: Tokens) -> Tensor:
+    """The order in which batches of consecutive rows waste the least padding."""
+    return torch.argsort(lengths(tokens), descending=True, stable=True)
+
+
+def bucketed(tokens: Tokens, budget: int, *, added: int = 0, multiple: int = 1) -> Iterator[Tokens]:
+    """Consecutive batches of at most ``budget`` tokens (one row at least), cut to their length.
+
+    Rows should come longest first; any order is right, only slower. ``added`` counts the tokens
+    that a model puts into each row by itself: short rows would else make the largest batches.
+    Lengths with them are rounded up to a ``multiple`` where the table is wide enough.
+    """
+    size = lengths(tokens).cpu().numpy().clip(1)
+    rounded = -(-(size + added) // multiple) * multiple  # few shapes, for which blocks are reused
+    start = 0
+    while start < len(size):
+        stop = start + max(1, budget // int(rounded[start]))
+        width = int(rounded[start:stop].max()) - added
+        yield {name: part[start:stop, :width] for name, part in tokens.items()}
+        start = min(stop, len(size))
+
+
+def _columns(X: Any) -> Mapping[str, Any] | None:
+    """The named columns of a mapping, frame or dataset; None for plain texts."""
+    if isinstance(X, Mapping):
+        return X
+    names = getattr(X, "column_names", None) or getattr(X, "columns", None)
+    if names is None or "input_ids" not in list(names):
+        return None
+    return {name: X[name] for name in NAMES if name in list(names)}
+
+
+def _tokenised(X: Any, tokenise: Tokenise | None) -> Mapping[str, Any]:
+    if hasattr(X, "columns") and list(X.columns) == ["text"]:
+        X = X["text"]
+    texts = np.asarray(X, dtype=object)
+    if texts.ndim != 1:
+        raise InvalidInputError(
+            "`X` must be texts, or tokenised rows with `input_ids`; got "
+            f"{type(X).__name__} of shape {texts.shape}."
+        )
+    if wrong := [row for row, text in enumerate(texts) if not isinstance(text, str)]:
+        raise InvalidInputError(
+            f"`X` must be texts, or tokenised rows with `input_ids`, but row {wrong[0]} holds "
+            f"{texts[wrong[0]]!r}; there are {len(wrong)} such row(s): drop them, or put in ''."
+        )
+    if tokenise is None:
+        raise InvalidInputError(
+            "`X` must be tokenised for this model, got texts: give the tokenizer's output, or "
+            "wrap model and tokenizer in fairij.language.TextClassifier."
+        )
+    return tokenise(texts.tolist())
+
+
+def _padded(name: str, rows: Any, pad: int) -> Tensor:
+    if isinstance(rows, Tensor):
+        table = rows
+    else:
+        parts = [np.asarray(row) for row in rows]
+        width = max((len(row) for row in parts), default=0)
+        filled = np.full((len(parts), width), pad, dtype=np.int64)
+        for row, part in zip(filled, parts, strict=True):
+            row[: len(part)] = part
+        table = torch.from_numpy(filled)
+    if table.ndim != 2 or table.is_floating_point():
+        raise InvalidInputError(
+            f"`X[{name!r}]` must be whole numbers, one row of tokens a data point; got "
+            f"{table.dtype} of shape {tuple(table.shape)}."
+        )
+    return table.long()

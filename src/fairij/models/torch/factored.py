@@ -1,0 +1,222 @@
+"""Jacobians in factors, for parameters that belong to linear layers.
+
+Where a forward pass uses a layer ``a = W x + b`` once, the Jacobian of a row is ``dz/dW = d x^T``
+and ``dz/db = d``, with ``d = dz/da``. So the inputs x and slopes d of a batch stand in for its
+graph: a product with J is one matrix product a layer and needs no second derivative of anything,
+and what lies below the first edited layer is run once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from fairij.models.torch.autograd import Function, Graph
+
+MOST_OUTPUTS = 16  # each takes a backward pass and slopes of its own
+
+
+class NotFactoredError(Exception):
+    """A parameter is used by something else than one linear layer, once."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A linear layer on one batch of n rows, which it sees at T places each (one in an MLP).
+
+    weight, bias : their places among the edited parameters, None if they are not
+    inputs : ``x`` (n T, in)
+    slopes : ``d`` (n, T out), or (n, C, T out) where the model has C outputs
+    """
+
+    weight: int | None
+    bias: int | None
+    inputs: Tensor
+    slopes: Tensor
+
+    def jvp(self, direction: Sequence[Tensor]) -> Tensor:
+        shift = None if self.bias is None else direction[self.bias]
+        if self.weight is not None:
+            moved = F.linear(self.inputs, direction[self.weight], shift)
+        else:
+            assert shift is not None
+            moved = shift.expand(len(self.inputs), -1)
+        moved = moved.reshape(len(self.slopes), -1)  # (n, T out)
+        if self.slopes.ndim == 2:
+            return torch.linalg.vecdot(self.slopes, moved)
+        return (self.slopes @ moved[:, :, None])[..., 0]
+
+    def vjp(self, weights: Tensor) -> dict[int, Tensor]:
+        if self.slopes.ndim == 2:
+            pulled = self.slopes * weights[:, None]
+        else:
+            pulled = (weights[:, None] @ self.slopes)[:, 0]
+        pulled = pulled.reshape(len(self.inputs), -1)  # (n T, out)
+        pieces = {} if self.weight is None else {self.weight: pulled.T @ self.inputs}
+        return pieces if self.bias is None else pieces | {self.bias: pulled.sum(0)}
+
+    def row_squares(self) -> Tensor:
+        """The squares of every row's Jacobian, summed, (n,); over several places an upper bound."""
+        n, places = len(self.slopes), len(self.inputs) // len(self.slopes)
+        slopes = self.slopes.flatten(1).norm(dim=1).square()
+        by_bias = 0 if self.bias is None else places
+        if self.weight is None:
+            return slopes * by_bias
+        return slopes * (self.inputs.reshape(n, -1).norm(dim=1).square() + by_bias)
+
+    def rows(self) -> dict[int, Tensor]:
+        """The Jacobian of every row by parameter, each (n, C, size)."""
+        n, places = len(self.slopes), len(self.inputs) // len(self.slopes)
+        inputs = self.inputs.view(n, places, -1)
+        slopes = self.slopes.view(n, -1, places, self.slopes.shape[-1] // places)
+        pieces = {}
+        if self.weight is not None:
+            pieces[self.weight] = torch.einsum("ncto,nti->ncoi", slopes, inputs).flatten(2)
+        return pieces if self.bias is None else pieces | {self.bias: slopes.sum(2)}
+
+
+class FactoredGraph:
+    """What `Graph` offers, by the factors of one batch."""
+
+    def __init__(self, function: Function, parameters: Sequence[Tensor]) -> None:
+        self.function, self.parameters = function, list(parameters)
+        with torch.enable_grad(), _Uses(self.parameters) as found:
+            z = function(self.parameters)
+        self.outputs = z.detach()
+        self.layers = _layers(z, found.uses, len(self.parameters))
+
+    def vjp(self, weights: Tensor) -> list[Tensor]:
+        return _in_order([layer.vjp(weights) for layer in self.layers])
+
+    def jvp(self, direction: Sequence[Tensor]) -> Tensor:
+        first, *others = (layer.jvp(direction) for layer in self.layers)
+        return sum(others, first)
+
+    def rows(self) -> Tensor:
+        """(n, C, D)."""
+        return torch.cat(
+            [piece.flatten(2) for piece in _in_order([layer.rows() for layer in self.layers])], -1
+        )
+
+    def row_squares(self) -> Tensor:
+        first, *others = (layer.row_squares() for layer in self.layers)
+        return sum(others, first)
+
+    def second_order(self, weights: Tensor, direction: Sequence[Tensor]) -> list[Tensor]:
+        graph = Graph(self.function, self.parameters, "double_backward")
+        return graph.second_order(weights, direction)
+
+    def held_bytes(self, shared: Sequence[Tensor]) -> int:
+        """What the factors take beside tensors that are there anyway."""
+        known = {t.untyped_storage().data_ptr() for t in shared}
+        factors = [t for layer in self.layers for t in (layer.inputs, layer.slopes)]
+        own = {
+            t.data_ptr(): t.numel() * t.element_size()
+            for t in factors
+            if t.untyped_storage().data_ptr() not in known
+        }
+        return sum(own.values())
+
+
+def row_products(graphs: Sequence[FactoredGraph]) -> Tensor | None:
+    """``J J^T`` (N, N) over the rows of all batches; of one output and one place a row only.
+
+    Two rows' Jacobians of a layer are ``d x^T`` and ``e y^T``, whose inner product is
+    ``(d e) (x y)``: no Jacobian is made.
+    """
+    layers = [{(layer.weight, layer.bias): layer for layer in graph.layers} for graph in graphs]
+    if any(found.keys() != layers[0].keys() for found in layers):
+        return None
+    total = torch.zeros((), device=graphs[0].outputs.device)
+    for weight, bias in layers[0]:
+        parts = [found[weight, bias] for found in layers]
+        if any(part.slopes.ndim > 2 or len(part.slopes) != len(part.inputs) for part in parts):
+            return None
+        inputs, slopes = (torch.cat([getattr(p, n) for p in parts]) for n in ("inputs", "slopes"))
+        among_inputs = inputs @ inputs.T if weight is not None else 0.0
+        total = total + (slopes @ slopes.T) * (among_inputs + (bias is not None))
+    return total
+
+
+def comes_in_factors(function: Function, parameters: Sequence[Tensor]) -> bool:
+    """Whether the factors give the ``J^T u`` of an ordinary backward pass: tried, not argued.
+
+    A layer that is used in other ways, is written to in place, or mixes rows gives another one.
+    """
+    try:
+        factored = FactoredGraph(function, parameters)
+        graph = Graph(function, parameters, "differences")
+        generator = torch.Generator().manual_seed(0)
+        weights = torch.randn(graph.outputs.shape, generator=generator).to(graph.outputs)
+        found, expected = factored.vjp(weights), graph.vjp(weights)
+    except (NotFactoredError, RuntimeError):
+        return False
+    tolerance = torch.finfo(expected[0].dtype).eps ** 0.5
+    return all(
+        bool((f - e).norm() <= tolerance * e.norm()) for f, e in zip(found, expected, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class _Use:
+    """One call of a linear layer: which parameters, on what, with what result."""
+
+    weight: int | None
+    bias: int | None
+    inputs: Tensor
+    out: Tensor
+
+
+class _Uses(TorchFunctionMode):
+    """Collects the calls of `linear` that the edited parameters take part in."""
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        super().__init__()
+        self._place = {id(p): i for i, p in enumerate(parameters)}
+        self.uses: list[_Use] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func is F.linear:
+            given = dict(zip(("input", "weight", "bias"), args, strict=False)) | (kwargs or {})
+            weight, bias = (self._place.get(id(given.get(name))) for name in ("weight", "bias"))
+            if weight is not None or bias is not None:
+                if not out.requires_grad:
+                    out.requires_grad_()  # the slopes begin here
+                self.uses.append(_Use(weight, bias, given["input"].detach(), out))
+        return out
+
+
+def _layers(z: Tensor, uses: list[_Use], n_parameters: int) -> list[Layer]:
+    places = [place for use in uses for place in (use.weight, use.bias) if place is not None]
+    if sorted(places) != list(range(n_parameters)):
+        raise NotFactoredError("Not every edited parameter belongs to one linear layer.")
+    n, outputs = len(z), [z] if z.ndim == 1 else list(z.unbind(1))
+    if len(outputs) > MOST_OUTPUTS or any(len(use.out) != n for use in uses):
+        raise NotFactoredError("The outputs are many, or are not laid out row by row.")
+    found = [use.out for use in uses]
+    slopes = [
+        torch.autograd.grad(
+            output.sum(), found, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        for output in outputs
+    ]
+    layers = []
+    for use, of_outputs in zip(uses, zip(*slopes, strict=True), strict=True):
+        flat = [slope.reshape(n, -1) for slope in of_outputs]
+        together = flat[0] if z.ndim == 1 else torch.stack(flat, 1)
+        layers.append(Layer(use.weight, use.bias, use.inputs.flatten(0, -2), together))
+    return layers
+
+
+def _in_order(parts: list[dict[int, Tensor]]) -> list[Tensor]:
+    pieces = {place: piece for part in parts for place, piece in part.items()}
+    return [pieces[place] for place in range(len(pieces))]

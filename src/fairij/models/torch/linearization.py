@@ -1,0 +1,215 @@
+"""A torch module on one table of rows: products with its Jacobian, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.func import jacrev, vmap
+
+from fairij.data.file_vectors import release
+from fairij.data.rows import n_rows, take_rows
+from fairij.models.base import Middle
+from fairij.models.torch.autograd import Graph, JvpMode, saved_bytes, working_mode
+from fairij.models.torch.batches import mapped, parts_of, sliced
+from fairij.models.torch.factored import FactoredGraph, NotFactoredError, row_products
+from fairij.models.torch.out_of_memory import joined, retried
+from fairij.models.torch.parameters import flatten
+
+if TYPE_CHECKING:
+    from fairij.models.torch.module import TorchEditable
+
+PROBE_ROWS = 32
+T = TypeVar("T")
+
+
+class TorchLinearization:
+    """``J r`` and ``J^T u`` in batches; graphs are kept while they fit in the memory limit."""
+
+    def __init__(
+        self,
+        model: TorchEditable,
+        X: Any,
+        memory_limit: int,
+        mode: JvpMode | None = None,
+        at: Tensor | None = None,
+    ) -> None:
+        self._model, self._X, self._memory_limit = model, X, memory_limit
+        self._at = model.theta if at is None else at
+        self._parameters = model.split(self._at)
+        self._cut()
+        probe = sliced(X, 0, min(PROBE_ROWS, n_rows(X)))
+        self.mode = mode or model.jvp_mode(probe)
+        self._kept: dict[int, Graph | FactoredGraph] = {}
+        if memory_limit > 0:
+            self._retried(lambda: self._keep_what_fits(probe))
+
+    def _cut(self) -> None:
+        self._batches = list(self._model.batches(self._X))
+        self._sizes = [n_rows(batch) for batch in self._batches]
+
+    def _retried(self, work: Callable[[], T]) -> T:
+        """The work, begun again with less where memory runs out: no kept graphs, half a batch."""
+
+        def with_less() -> bool:
+            less = bool(self._kept) or self._model.halve_batches(self._X)
+            self._kept = {}
+            self._memory_limit //= 2  # there is less than was said
+            self._cut()
+            return less
+
+        return retried(work, with_less)
+
+    def _keep_what_fits(self, probe: Any) -> None:
+        used, memory_limit = self._bytes_kept(probe), self._memory_limit
+        own = sum(p.numel() * p.element_size() for p in self._parameters)  # u -> J^T u of a batch
+        for i, (batch, rows) in enumerate(zip(self._batches, self._sizes, strict=True)):
+            memory_limit -= used * rows // n_rows(probe) + own
+            if memory_limit < 0:
+                break
+            self._kept[i] = self._graph_to_keep(batch)
+
+    def _bytes_kept(self, batch: Any) -> int:
+        shared = [*self._parameters, *parts_of(batch)]
+        graph = self._graph_of(batch)
+        if isinstance(graph, FactoredGraph):
+            return graph.held_bytes(shared)
+        return saved_bytes(lambda: self._graph_to_keep(batch), shared)
+
+    def _graph_to_keep(self, batch: Any) -> Graph | FactoredGraph:
+        graph = self._graph_of(batch)
+        if isinstance(graph, Graph):
+            graph.prepare_jvp()
+        return graph
+
+    def _graph_of(self, batch: Any) -> Graph | FactoredGraph:
+        model = self._model  # a graph that held `self` would wait for the garbage collector
+
+        def function(parameters: Sequence[Tensor]) -> Tensor:
+            return model.call(parameters, batch)
+
+        if self.mode == "factored":
+            try:
+                return FactoredGraph(function, self._parameters)
+            except NotFactoredError:  # a module that treats some rows in another way
+                return Graph(function, self._parameters, working_mode(function, self._parameters))
+        return Graph(function, self._parameters, self.mode)
+
+    @cached_property
+    def outputs(self) -> Tensor:
+        def batches() -> Iterator[Tensor]:
+            for i, batch in enumerate(self._batches):
+                kept = self._kept.get(i)
+                yield kept.outputs if kept else self._model.call(self._parameters, batch)
+                self._release()
+
+        with torch.no_grad():
+            return self._retried(lambda: self._joined(batches()))
+
+    def _graphs(self) -> Iterator[Graph | FactoredGraph]:
+        for i, batch in enumerate(self._batches):
+            yield self._kept.get(i) or self._graph_of(batch)
+            self._release()
+
+    def _joined(self, parts: Iterator[Tensor]) -> Tensor:
+        return joined(parts, n_rows(self._X), in_file=self._model.keeps_nothing)
+
+    def _release(self) -> None:
+        if self._model.keeps_nothing:
+            release()
+
+    def jvp(self, direction: Tensor) -> Tensor:
+        pieces = self._model.split(direction.to(self._parameters[0]))
+        return self._retried(lambda: self._joined(graph.jvp(pieces) for graph in self._graphs()))
+
+    def vjp(self, weights: Tensor) -> Tensor:
+        weights = weights.to(self._parameters[0])
+
+        def work() -> Tensor:
+            parts = weights.split(self._sizes)
+            return self._sum(g.vjp(u) for g, u in zip(self._graphs(), parts, strict=True))
+
+        return self._retried(work)
+
+    def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
+        pieces = self._model.split(direction.to(self._parameters[0]))
+
+        def batches() -> Iterator[list[Tensor]]:
+            end = 0
+            for graph, size in zip(self._graphs(), self._sizes, strict=True):
+                end += size
+                yield graph.vjp(middle(graph.jvp(pieces), slice(end - size, end)))
+
+        return self._retried(lambda: self._sum(batches()))
+
+    def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
+        weights = weights.to(self._parameters[0])
+        pieces = self._model.split(direction.to(self._parameters[0]))
+
+        def work() -> Tensor:
+            parts = zip(self._graphs(), weights.split(self._sizes), strict=True)
+            return self._sum(graph.second_order(u, pieces) for graph, u in parts)
+
+        return self._retried(work)
+
+    def rows(self, index: Tensor) -> Tensor:
+        batch = take_rows(self._X, index)
+        graph = self._graph_of(batch)
+        if isinstance(graph, FactoredGraph):
+            return graph.rows()
+
+        def single(parameters: Sequence[Tensor], row: Any) -> Tensor:
+            return torch.atleast_1d(self._model.call(parameters, mapped(lambda t: t[None], row))[0])
+
+        parameters = tuple(self._parameters)
+        try:
+            jacobian = vmap(jacrev(single), (None, 0))(parameters, batch)
+        except (RuntimeError, NotImplementedError, ValueError):  # an operator without vmap
+            return self._rows_one_by_one(batch)
+        return torch.cat([part.flatten(2) for part in jacobian], -1)
+
+    def _rows_one_by_one(self, batch: Any) -> Tensor:
+        graph = Graph(lambda p: self._model.call(p, batch), self._parameters, "differences")
+        n, classes = len(graph.outputs), graph.outputs[0].numel()
+        rows = []
+        for i in range(n * classes):
+            unit = torch.zeros(n * classes, dtype=graph.outputs.dtype, device=graph.outputs.device)
+            unit[i] = 1
+            rows.append(flatten(graph.vjp(unit.view_as(graph.outputs))))
+        return torch.stack(rows).view(n, classes, -1)
+
+    def restrict(self, index: Tensor, *, keep: bool = False) -> TorchLinearization:
+        limit = self._memory_limit if keep else 0
+        rows = take_rows(self._X, index)
+        return TorchLinearization(self._model, rows, limit, self.mode, self._at)
+
+    def row_squares(self) -> Tensor | None:
+        """``|J_n|^2`` of every row, (N,), where its factors are at hand."""
+        factored = self._factored
+        return torch.cat([graph.row_squares() for graph in factored]) if factored else None
+
+    def row_products(self) -> Tensor | None:
+        """``J J^T`` (N, N) where all factors are at hand, each row with one output."""
+        factored = self._factored
+        return row_products(factored) if factored else None
+
+    @property
+    def _factored(self) -> list[FactoredGraph]:
+        """The factors of all batches, where all of them are kept."""
+        graphs = [self._kept.get(i) for i in range(len(self._batches))]
+        found = [graph for graph in graphs if isinstance(graph, FactoredGraph)]
+        return found if len(found) == len(graphs) else []
+
+    def moved(self, by: Tensor) -> TorchLinearization:
+        at = self._at + by.to(self._at)
+        return TorchLinearization(self._model, self._X, self._memory_limit, self.mode, at)
+
+    def _sum(self, gradients: Iterator[list[Tensor]]) -> Tensor:
+        total = next(gradients)
+        for parts in gradients:
+            for into, part in zip(total, parts, strict=True):
+                into += part
+        return flatten(total)

@@ -1,0 +1,208 @@
+"""Any `torch.nn.Module` with one logit or C outputs per row."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fairij.data.rows import n_rows, to_tensors
+from fairij.errors import InvalidInputError
+from fairij.models.torch.autograd import JvpMode, saved_bytes, working_mode
+from fairij.models.torch.batches import mapped, parts_of, row_shapes, sliced
+from fairij.models.torch.evaluator import TorchEvaluator
+from fairij.models.torch.factored import comes_in_factors
+from fairij.models.torch.linearization import PROBE_ROWS, TorchLinearization
+from fairij.models.torch.out_of_memory import joined, retried
+from fairij.models.torch.parameters import choose_parameters, flatten
+
+# aim at batches whose graph stays near a CPU's cache, or fills a GPU
+BATCH_BYTES = {"cpu": 4 * 2**20, "cuda": 2**29}
+
+
+class TorchEditable:
+    """A module seen through some of its parameters; the module itself is never changed.
+
+    Parameters
+    ----------
+    parameters : "trainable", "all", a name pattern or module name, or several of those
+        Which parameters may be edited. A pattern is shell-style (``"head.*"``); the name of a
+        submodule stands for everything in it.
+    batch_size : rows at a time, or "auto"
+    memory_limit : bytes of autograd graph that may be kept between products; where it is 0,
+        outputs and ``J r`` of all rows lie in files (on a CPU), so that memory does not grow
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        parameters: str | Sequence[str] = "trainable",
+        batch_size: int | str = "auto",
+        memory_limit: int = 2**28,
+    ) -> None:
+        # a copy of the module tree that shares every tensor: eval mode is set on the copy alone
+        tensors = [*module.parameters(), *module.buffers()]
+        self._original = module
+        self._module = copy.deepcopy(module, {id(t): t for t in tensors}).eval()
+        self.parameter_names = choose_parameters(module, parameters)
+        named = dict(module.named_parameters())
+        self._fitted = {name: named[name].detach() for name in self.parameter_names}
+        # buffers are copied, as a forward pass may write to them
+        self._fixed = {n: p.detach() for n, p in named.items() if n not in self._fitted} | {
+            n: b.detach().clone() for n, b in module.named_buffers()
+        }
+        first = next(iter(self._fitted.values()))
+        self.dtype, self.device = first.dtype, first.device
+        self._batch_size, self._memory_limit = batch_size, memory_limit
+        self._auto_rows: dict[Any, int] = {}
+        self._modes: dict[Any, JvpMode] = {}
+        self._writes_input: bool | None = None  # not known before the first call
+
+    @property
+    def theta(self) -> Tensor:
+        return flatten(self._fitted.values())
+
+    def split(self, theta: Tensor) -> list[Tensor]:
+        """The flat vector as parameter-shaped pieces."""
+        shapes = [p.shape for p in self._fitted.values()]
+        pieces = theta.split([shape.numel() for shape in shapes])
+        return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+    def call(self, parameters: Sequence[Tensor], batch: Any) -> Tensor:
+        """``z`` of one batch at these parameters, shape ``(N,)`` or ``(N, C)``."""
+        if self._writes_input is None:
+            probe = mapped(torch.clone, batch)
+            versions = [part._version for part in parts_of(probe)]
+            out = self._run(parameters, probe)
+            self._writes_input = versions != [part._version for part in parts_of(probe)]
+        else:  # a module that works in place must not do so on the user's own rows
+            out = self._run(parameters, mapped(torch.clone, batch) if self._writes_input else batch)
+        return canonical_outputs(out, n_rows(batch))
+
+    def _run(self, parameters: Sequence[Tensor], batch: Any) -> Any:
+        state = dict(zip(self.parameter_names, parameters, strict=True)) | self._fixed
+        if isinstance(batch, Mapping):
+            return functional_call(self._module, state, (), dict(batch))
+        return functional_call(self._module, state, batch if isinstance(batch, tuple) else (batch,))
+
+    def prepare(self, X: Any) -> Any:
+        """``X`` as tensors that the module takes."""
+        X = to_tensors(X, dtype=self.dtype, device=self.device)
+        if isinstance(X, Tensor) and not X.is_floating_point() and not self._takes_integers:
+            X = X.to(self.dtype)
+        return X
+
+    @property
+    def _takes_integers(self) -> bool:
+        return any(isinstance(m, (nn.Embedding, nn.EmbeddingBag)) for m in self._module.modules())
+
+    def batches(self, X: Any) -> Iterator[Any]:
+        """``X`` (prepared) in consecutive batches, as views where possible."""
+        size, rows = self.batch_rows(X), n_rows(X)
+        for start in range(0, rows, size):
+            yield sliced(X, start, min(start + size, rows))
+
+    def batch_rows(self, X: Any) -> int:
+        """How many rows a batch has: as given, or so that its graph is about `BATCH_BYTES`."""
+        if isinstance(self._batch_size, int):
+            return self._batch_size
+        shape = row_shapes(X)
+        if shape not in self._auto_rows:
+            self._auto_rows[shape] = self._probe_rows(X)
+        return self._auto_rows[shape]
+
+    def halve_batches(self, X: Any) -> bool:
+        """Half the rows a batch from now on; False where a batch has one row already."""
+        rows = min(self.batch_rows(X), n_rows(X))
+        if rows <= 1:
+            return False
+        if isinstance(self._batch_size, int):
+            self._batch_size = rows // 2
+        else:
+            self._auto_rows[row_shapes(X)] = rows // 2
+        return True
+
+    def jvp_mode(self, probe: Any) -> JvpMode:
+        """The way of differentiating that works on rows of this shape; found once."""
+        shape = row_shapes(probe)
+        if shape not in self._modes:
+            parameters = self.split(self.theta)
+            mode = working_mode(lambda p: self.call(p, probe), parameters)
+            in_factors = comes_in_factors(lambda p: self.call(p, probe), parameters)
+            self._modes[shape] = "factored" if in_factors else mode
+        return self._modes[shape]
+
+    def _probe_rows(self, X: Any) -> int:
+        probe = sliced(X, 0, min(PROBE_ROWS, n_rows(X)))
+        leaves = [p.detach().requires_grad_() for p in self._fitted.values()]
+        with torch.no_grad():
+            self.call(leaves, probe)  # the first call copies its rows, which must not be counted
+        with torch.enable_grad():
+            used = saved_bytes(lambda: self.call(leaves, probe), [*leaves, *parts_of(probe)])
+        room = BATCH_BYTES.get(self.device.type, BATCH_BYTES["cpu"])
+        return int(max(room * n_rows(probe) // max(used, 1), PROBE_ROWS))
+
+    @property
+    def keeps_nothing(self) -> bool:
+        """Whether memory is to hold no more than a batch."""
+        return self._memory_limit == 0
+
+    def linearize(self, X: Any, *, keep: bool = True) -> TorchLinearization:
+        return TorchLinearization(self, self.prepare(X), self._memory_limit if keep else 0)
+
+    def evaluator(self, X: Any) -> TorchEvaluator:
+        return TorchEvaluator(self, self.prepare(X))
+
+    def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
+        parameters = self.split(self.theta if theta is None else theta.to(self._like()))
+        rows = self.prepare(X)
+
+        def work() -> Tensor:
+            return joined((self.call(parameters, b) for b in self.batches(rows)), n_rows(rows))
+
+        with torch.no_grad():
+            return retried(work, lambda: self.halve_batches(rows))
+
+    def edited(self, theta: Tensor) -> nn.Module:
+        clone = copy.deepcopy(self._original)
+        named = dict(clone.named_parameters())
+        with torch.no_grad():
+            for name, piece in zip(self.parameter_names, self.split(theta), strict=True):
+                named[name].copy_(piece)
+        return clone
+
+    def frame_fingerprint(self) -> str:
+        """A hash of everything that an edit leaves alone: layers, names, shapes, fixed tensors."""
+        digest = hashlib.sha256()
+        for name, layer in self._original.named_modules():
+            extra = re.sub("0x[0-9a-f]+", "", layer.extra_repr())  # an address is not a setting
+            digest.update(f"{name} {type(layer).__qualname__} {extra}".encode())
+        for name, t in self._fitted.items():
+            digest.update(f"{name} {tuple(t.shape)} {t.dtype}".encode())
+        for name, t in self._fixed.items():
+            digest.update(f"{name} {tuple(t.shape)} {t.dtype}".encode())
+            digest.update(t.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
+    def _like(self) -> Tensor:
+        return torch.empty(0, dtype=self.dtype, device=self.device)
+
+
+def canonical_outputs(out: Any, rows: int) -> Tensor:
+    """Outputs as ``(N,)`` or ``(N, C)``, from a tensor, a tuple or something with ``logits``."""
+    out = out.logits if hasattr(out, "logits") else out[0] if isinstance(out, tuple) else out
+    if isinstance(out, Tensor) and rows == 1 and out.ndim < 2 and out.shape != (1,):
+        out = out[None]  # a module that squeezes lost the row axis
+    if not isinstance(out, Tensor) or out.ndim not in (1, 2):
+        found = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        raise InvalidInputError(
+            f"The model must return one row of outputs per data point, (N,) or (N, C); got {found}."
+        )
+    return out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out

@@ -1,0 +1,184 @@
+"""LightGBM: `Booster`, `LGBMClassifier`, `LGBMRegressor`.
+
+The bias of ``boost_from_average``, the learning rate and dart's weights are in the leaves already.
+Only the trees up to ``best_iteration`` predict, so only those are edited.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from fairij.data.rows import Columns
+from fairij.errors import InvalidInputError
+from fairij.models.sklearn.estimators import class_weighted
+from fairij.models.trees.ensemble import MONOTONE, TreeEditable, Trees
+
+LOSSES = {
+    "binary": "binary_cross_entropy",
+    "cross_entropy": "binary_cross_entropy",
+    "multiclass": "softmax_cross_entropy",
+    "regression": "squared_error",
+}
+STRUCTURE = (
+    "num_leaves",
+    "num_cat",
+    "split_feature",
+    "threshold",
+    "decision_type",
+    "left_child",
+    "right_child",
+    "cat_boundaries",
+    "cat_threshold",
+)
+
+
+def editable(model: Any, **options: Any) -> TreeEditable:
+    return TreeEditable(LightGBM(model), **options)
+
+
+class LightGBM:
+    """A fitted LightGBM model, read from its text form."""
+
+    dtype = torch.float64
+
+    def __init__(self, model: Any) -> None:
+        self._model, self._booster = model, _booster(model)
+        text = self._booster.model_to_string()  # as predict does: up to best_iteration
+        head, *blocks = text.split("\nTree=")
+        if not blocks:
+            raise InvalidInputError(
+                "The model must have at least one tree, got none: train it for a round or more."
+            )
+        blocks[-1], _, rest = blocks[-1].partition("\nend of trees")
+        header = _fields(head)
+        self._settings = dict(re.findall(r"^\[(\w+): (.*)\]$", rest, re.MULTILINE))
+        objective, slope = _objective(header.get("objective", "custom"))
+        self.loss_name = LOSSES[objective]
+        self.trees = _trees([_fields(block) for block in blocks], header, slope)
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        return getattr(self._model, "classes_", None)
+
+    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        self._check_names(X)
+        return np.asarray(self._model.predict(X, pred_leaf=True))
+
+    def _check_names(self, X: Any) -> None:
+        """Raise unless named columns are the model's: the library goes by their places alone."""
+        known = tuple(self._booster.feature_name())
+        given = tuple(str(name).replace(" ", "_") for name in getattr(X, "columns", ()))
+        if given and not all(re.fullmatch(r"Column_\d+", name) for name in known):
+            Columns((len(known),), known).check("X", pd.DataFrame(columns=given))
+
+    def base(self, X: Any) -> NDArray[np.float64]:
+        return np.zeros(1)
+
+    def native(self, X: Any) -> NDArray[Any]:
+        raw = np.asarray(self._model.predict(X, raw_score=True))  # a sum, also in a forest
+        return raw * self.trees.weights[0]
+
+    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
+        if self.loss_name == "squared_error":
+            return weight
+        given = getattr(self._model, "class_weight", None)
+        weight = class_weighted(given, self.classes, y, weight, balance_weights=False)
+        negative, positive = self._label_weights(y)
+        if negative == positive or self.loss_name != "binary_cross_entropy":
+            return weight
+        factor = torch.where(y.cpu() == 1, positive, negative).double()
+        return factor if weight is None else weight.double().cpu() * factor
+
+    def _label_weights(self, y: Tensor) -> tuple[float, float]:
+        """The factors that `is_unbalance` and `scale_pos_weight` give to labels 0 and 1."""
+        ones = int((y == 1).sum())
+        ratio = (len(y) - ones) / max(ones, 1)
+        negative, positive = 1.0, float(self._settings.get("scale_pos_weight", 1))
+        if self._settings.get("is_unbalance", "0") == "1" and ratio > 0:
+            negative, positive = (
+                (negative, positive * ratio) if ratio >= 1 else (1 / ratio, positive)
+            )
+        return negative, positive
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        asked = self._settings.get("monotone_constraints", "")
+        return (MONOTONE,) if re.search("[1-9]", asked) else ()
+
+    def replaced(self, values: NDArray[np.float64]) -> Any:
+        booster = _copy(self._booster)
+        start = 0
+        for tree, size in enumerate(self.trees.sizes.tolist()):
+            for leaf, value in enumerate(values[start : start + size].tolist()):
+                booster.set_leaf_output(tree, leaf, value)
+            start += size
+        if self._model is self._booster:
+            return booster
+        return copy.deepcopy(self._model, {id(self._booster): booster})
+
+
+def _booster(model: Any) -> lightgbm.Booster:
+    if isinstance(model, lightgbm.Booster):
+        return model
+    if not isinstance(model, lightgbm.LGBMModel):
+        raise InvalidInputError(
+            "A LightGBM model must be a Booster, LGBMClassifier or LGBMRegressor, got "
+            f"{type(model).__name__}; of a CVBooster pass one of its `boosters`."
+        )
+    check_is_fitted(model)
+    return model.booster_
+
+
+def _copy(booster: lightgbm.Booster) -> lightgbm.Booster:
+    """A copy as pickling makes it: `copy.deepcopy` would forget ``best_iteration``."""
+    clone = lightgbm.Booster.__new__(lightgbm.Booster)
+    clone.__setstate__(booster.__getstate__())
+    return clone
+
+
+def _fields(block: str) -> dict[str, str]:
+    """The lines ``key=value``; a line without a value stands for itself."""
+    return {key: value for key, _, value in (line.partition("=") for line in block.split("\n"))}
+
+
+def _objective(text: str) -> tuple[str, float]:
+    """The objective's name, and the factor from raw score to log-odds."""
+    name, *options = text.split()
+    settings = dict(option.partition(":")[::2] for option in options)
+    if name not in LOSSES or "sqrt" in settings:
+        raise InvalidInputError(
+            f"LightGBM's objective must be one of {sorted(LOSSES)}, whose loss is known here; got "
+            f"{text!r}. Train with one of those, or write an adapter (`fairij.models.Editable`)."
+        )
+    return name, float(settings.get("sigmoid", 1)) if name == "binary" else 1.0
+
+
+def _trees(blocks: list[dict[str, str]], header: dict[str, str], slope: float) -> Trees:
+    if any(block.get("is_linear", "0") != "0" for block in blocks):
+        raise InvalidInputError(
+            "Leaves must be constants, but this model was trained with linear_tree=True, whose "
+            "leaves are linear models: train it with linear_tree=False."
+        )
+    per_round = int(header["num_tree_per_iteration"])
+    values = [np.array(block["leaf_value"].split(), np.float64) for block in blocks]
+    kept = [header.get("feature_names", ""), header.get("objective", ""), str(per_round)]
+    kept += [f"{key}={block.get(key)}" for block in blocks for key in STRUCTURE]
+    averaged = "average_output" in header  # a random forest
+    return Trees(
+        values=np.concatenate(values),
+        sizes=np.array([len(v) for v in values]),
+        outputs=np.arange(len(blocks)) % per_round,
+        weights=np.full(len(blocks), slope * (per_round / len(blocks) if averaged else 1.0)),
+        n_outputs=per_round,
+        structure="\n".join(kept).encode(),
+    )

@@ -1,0 +1,228 @@
+"""XGBoost: `Booster`, `XGBClassifier`, `XGBRegressor` and their random-forest kin.
+
+A leaf is a float32 in ``split_conditions`` of the model's JSON form; the learning rate is in it
+already, dart's ``weight_drop`` is not. The base score stands beside the trees and stays. A
+`Booster` predicts with all its trees, an `XGBModel` with those up to ``best_iteration``.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import Any
+
+import numpy as np
+import torch
+import xgboost
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from fairij.errors import InvalidInputError
+from fairij.models.trees.ensemble import MONOTONE, TreeEditable, Trees
+
+LOSSES = {
+    "binary:logistic": "binary_cross_entropy",
+    "multi:softprob": "softmax_cross_entropy",
+    "multi:softmax": "softmax_cross_entropy",
+    "reg:squarederror": "squared_error",
+}
+STRUCTURE = (
+    "left_children",
+    "right_children",
+    "split_indices",
+    "default_left",
+    "split_type",
+    "categories",
+    "categories_nodes",
+    "categories_segments",
+)
+
+
+def editable(model: Any, **options: Any) -> TreeEditable:
+    return TreeEditable(XGBoost(model), **options)
+
+
+class XGBoost:
+    """A fitted XGBoost model, read from its JSON form."""
+
+    dtype = torch.float32
+
+    def __init__(self, model: Any) -> None:
+        self._model, self._booster = model, _booster(model)
+        learner = json.loads(bytes(self._booster.save_raw("json")))["learner"]
+        objective = learner["objective"]
+        if objective["name"] not in LOSSES:
+            raise InvalidInputError(
+                f"XGBoost's objective must be one of {sorted(LOSSES)}, whose loss is known here; "
+                f"got {objective['name']!r}. Train with one of those, or write an adapter "
+                "(`fairij.models.Editable`)."
+            )
+        self.loss_name = LOSSES[objective["name"]]
+        self._positive = float(objective.get("reg_loss_param", {}).get("scale_pos_weight", 1))
+        self._base = _base(learner, self.loss_name)
+        ensemble, weights = _ensemble(learner)
+        self._rounds = self._used_rounds()
+        trees = ensemble["trees"][: _count(ensemble, self._rounds)]
+        self._leaf_nodes = [_leaf_nodes(tree) for tree in trees]
+        values = [
+            np.array(tree["split_conditions"], np.float32)[nodes]
+            for tree, nodes in zip(trees, self._leaf_nodes, strict=True)
+        ]
+        kept = [learner["feature_names"], learner["feature_types"], objective["name"]]
+        kept += [[tree.get(key) for key in STRUCTURE] + _thresholds(tree) for tree in trees]
+        self.trees = Trees(
+            values=np.concatenate(values).astype(np.float64),
+            sizes=np.array([len(v) for v in values]),
+            outputs=np.array(ensemble["tree_info"][: len(trees)], np.int64),
+            weights=np.ones(len(trees)) if weights is None else weights[: len(trees)],
+            n_outputs=max(1, int(learner["learner_model_param"]["num_class"])),
+            structure=json.dumps(kept).encode() + self._base.tobytes(),
+        )
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        return getattr(self._model, "classes_", None)
+
+    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        nodes = self._predict(X, pred_leaf=True, strict_shape=True)
+        nodes = nodes.reshape(len(nodes), -1).astype(np.int32)  # round, class, parallel tree
+        if nodes.shape[1] != len(self._leaf_nodes):
+            return nodes  # told by the caller
+        for tree, leaf_nodes in enumerate(self._leaf_nodes):
+            nodes[:, tree] = np.searchsorted(leaf_nodes, nodes[:, tree])
+        return nodes
+
+    def base(self, X: Any) -> NDArray[np.float64]:
+        return self._base
+
+    def native(self, X: Any) -> NDArray[Any]:
+        return self._predict(X, output_margin=True)
+
+    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
+        if self.loss_name != "binary_cross_entropy" or self._positive == 1:
+            return weight
+        factor = torch.where(y.cpu() == 1, self._positive, 1.0).double()
+        return factor if weight is None else weight.double().cpu() * factor
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        return (MONOTONE,) if _is_monotone(self._booster) else ()
+
+    def replaced(self, values: NDArray[np.float64]) -> Any:
+        raw = json.loads(bytes(self._booster.save_raw("json")))
+        ensemble, _ = _ensemble(raw["learner"])
+        start = 0
+        for tree, nodes in zip(ensemble["trees"], self._leaf_nodes, strict=False):
+            for node, value in zip(nodes, values[start : start + len(nodes)], strict=True):
+                # the shortest text that reads back as this float32
+                tree["split_conditions"][node] = float(str(np.float32(value)))
+            start += len(nodes)
+        booster = self._booster.copy()
+        booster.load_model(bytearray(json.dumps(raw), "utf-8"))
+        if self._model is self._booster:
+            return booster
+        return copy.deepcopy(self._model, {id(self._booster): booster})
+
+    def _used_rounds(self) -> int:
+        """How many rounds ``predict`` uses; 0 stands for all."""
+        if self._model is self._booster:
+            return 0
+        return int(self._model._get_iteration_range(None)[1])
+
+    def _predict(self, X: Any, **options: Any) -> NDArray[Any]:
+        booster, model = self._booster, self._model
+        named = hasattr(X, "columns")
+        if model is booster:
+            types = None if named else booster.feature_types
+            settings = {"feature_types": types, "enable_categorical": named}
+        else:  # as its own `predict` reads rows
+            settings = {
+                "missing": model.missing,
+                "nthread": model.n_jobs,
+                "feature_types": model.feature_types,
+                "enable_categorical": model.enable_categorical,
+            }
+        if not named:  # a table without names is taken by position
+            settings["feature_names"] = booster.feature_names
+        data = xgboost.DMatrix(X, **settings)
+        return booster.predict(data, iteration_range=(0, self._rounds), **options)
+
+
+def _booster(model: Any) -> xgboost.Booster:
+    if isinstance(model, xgboost.Booster):
+        return model
+    if not isinstance(model, xgboost.XGBModel):
+        raise InvalidInputError(
+            "An XGBoost model must be a Booster, XGBClassifier or XGBRegressor, got "
+            f"{type(model).__name__}."
+        )
+    check_is_fitted(model)
+    if callable(model.objective):
+        raise InvalidInputError(
+            f"XGBoost's objective must be one of {sorted(LOSSES)}, whose loss is known here; this "
+            "model was trained on a function of one's own. Train with one of those, or write an "
+            "adapter (`fairij.models.Editable`)."
+        )
+    return model.get_booster()
+
+
+def _is_monotone(booster: xgboost.Booster) -> bool:
+    """As it was trained; a model read from a file does not know."""
+    asked = re.search(r'"monotone_constraints":"([^"]*)"', booster.save_config())
+    return asked is not None and re.search("[1-9]", asked[1]) is not None
+
+
+def _ensemble(learner: dict[str, Any]) -> tuple[dict[str, Any], NDArray[np.float64] | None]:
+    """The part that holds the trees, and dart's weights of them."""
+    part = learner["gradient_booster"]
+    if part["name"] not in ("gbtree", "dart"):
+        raise InvalidInputError(
+            f"XGBoost's `booster` must be 'gbtree' or 'dart', got {part['name']!r}, which has no "
+            "trees: a linear booster is better fitted, and then edited, as a LogisticRegression."
+        )
+    weights = None
+    if part["name"] == "dart":
+        weights, part = np.array(part["weight_drop"], np.float64), part["gbtree"]
+    trees = part["model"]["trees"]
+    if not trees:
+        raise InvalidInputError(
+            "The model must have at least one tree, got none: train it for a round or more."
+        )
+    if any(int(tree["tree_param"].get("size_leaf_vector", 1)) > 1 for tree in trees) or (
+        int(learner["learner_model_param"].get("num_target", 1)) > 1
+    ):
+        raise InvalidInputError(
+            "Leaves must hold one number each and the model one target, but this one has vectors: "
+            "train it with multi_strategy='one_output_per_tree', one model a target."
+        )
+    return part["model"], weights
+
+
+def _count(ensemble: dict[str, Any], rounds: int) -> int:
+    """How many trees the first ``rounds`` rounds have; 0 stands for all."""
+    if rounds == 0:
+        return len(ensemble["trees"])
+    places = ensemble.get("iteration_indptr")
+    if places:
+        return int(places[rounds])
+    parallel = int(ensemble["gbtree_model_param"]["num_parallel_tree"])
+    return rounds * parallel * (max(ensemble["tree_info"]) + 1)
+
+
+def _base(learner: dict[str, Any], loss_name: str) -> NDArray[np.float64]:
+    """The base score as an output; it is written as one number or, of late, as a list."""
+    score = np.atleast_1d(np.array(json.loads(learner["learner_model_param"]["base_score"])))
+    score = score.astype(np.float32).astype(np.float64)
+    return np.log(score / (1 - score)) if loss_name == "binary_cross_entropy" else score
+
+
+def _leaf_nodes(tree: dict[str, Any]) -> NDArray[np.int64]:
+    """The nodes without children, ascending; pruned nodes may be among them, unused."""
+    return np.flatnonzero(np.array(tree["left_children"]) == -1)
+
+
+def _thresholds(tree: dict[str, Any]) -> list[float]:
+    inner = np.array(tree["left_children"]) != -1
+    return np.array(tree["split_conditions"])[inner].tolist()

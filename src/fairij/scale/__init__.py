@@ -1,0 +1,1 @@
+"""Many rows, many processes, long runs: wrappers that a plain fit never enters."""

@@ -1,0 +1,304 @@
+"""Checkpoints: a journal of every pass over the rows, from which a killed run goes on.
+
+All that is dear in a run is a pass over the rows: outputs, ``J r``, ``J^T u``, a product with the
+curvature, the outputs of a candidate. Their results are written in order, every few seconds, as one
+sealed file. A run that begins again makes the same passes in the same order, finds the results of
+those that were done, and computes the others: so it ends with the same bits, whatever the solver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from fairij.data.file_vectors import lies_in_file, new_rows
+from fairij.errors import CheckpointError, InvalidInputError
+from fairij.models.base import Editable, Evaluator, Linearization, Middle
+from fairij.models.delegating import Delegating
+from fairij.scale.collectives import from_all, own_number
+from fairij.storage.checksummed import read_sealed, write_sealed, write_whole
+
+FORMAT = "fairij.checkpoint/1"
+RECORD = re.compile(r"^(\d{8})-(\d{8})\.safetensors$")
+EVERY_SECONDS = 5.0
+LARGEST_FACTS = 2**20
+
+
+class Record(NamedTuple):
+    """A file and the passes that it is to hold, by its name: only reading it shows whether."""
+
+    first: int
+    last: int
+    path: Path
+
+
+class Journal:
+    """The results of a run's passes so far, in a folder of this process's own."""
+
+    def __init__(self, folder: Path, records: list[Record], done: int) -> None:
+        self._folder, self._records, self._done = folder, records, done
+        self._next = 0
+        self._pending: list[tuple[str, Tensor]] = []  # made, not yet written
+        self._written = time.monotonic()
+        self._opened: tuple[Path, dict[str, str], dict[str, Tensor]] | None = None
+
+    @classmethod
+    def open(cls, folder: Any, facts: Mapping[str, str], *, alone: bool = False) -> Journal:
+        """Begin a journal, or go on with the one in the folder if it has the same facts.
+
+        All processes go on from the same pass, but for one whose passes are its own ``alone``.
+        """
+        place = _checked(folder) / f"process-{own_number()}"
+        known = _read_facts(place)
+        if known is None:
+            content = json.dumps({"format": FORMAT, "facts": dict(facts)}, indent=1).encode()
+            try:
+                write_whole(place / "run.json", content)
+            except OSError as error:
+                raise CheckpointError(_unwritable(place, error)) from error
+        elif known != dict(facts):
+            raise CheckpointError(_another_run(folder, known, facts))
+        records = [
+            Record(int(match[1]), int(match[2]), path)
+            for path in sorted(place.iterdir())
+            if (match := RECORD.match(path.name))
+        ]
+        done = _passes_without_a_gap(records)
+        return cls(place, records, done if alone else min(from_all(done)))
+
+    def recalled(self, name: str, given: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
+        """The next pass's result: as written, or made now and written."""
+        number, self._next = self._next, self._next + 1
+        key = name if given is None else f"{name} {_hash(given)}"
+        if number < self._done:
+            return self._read(number, key)
+        value = make()
+        self._pending.append((key, _copied(value)))
+        if time.monotonic() - self._written >= EVERY_SECONDS:
+            self.write()
+        return value
+
+    def write(self) -> None:
+        """Put what was made since the last time into one file."""
+        if not self._pending:
+            return
+        first = self._next - len(self._pending)
+        path = self._folder / f"{first:08}-{self._next - 1:08}.safetensors"
+        keys = {f"given {first + i}": key for i, (key, _) in enumerate(self._pending)}
+        values = {str(first + i): value for i, (_, value) in enumerate(self._pending)}
+        try:
+            write_sealed(path, values, {"format": FORMAT, **keys})
+        except OSError as error:
+            raise CheckpointError(_unwritable(path, error)) from error
+        self._pending, self._written = [], time.monotonic()
+
+    def _read(self, number: int, key: str) -> Tensor:
+        path = next(r.path for r in reversed(self._records) if r.first <= number <= r.last)
+        try:
+            if self._opened is None or self._opened[0] != path:
+                self._opened = (path, *read_sealed(path, FORMAT))
+            _, header, tensors = self._opened
+            if str(number) not in tensors:
+                raise ValueError(f"its name says that it holds pass {number}, but it does not")
+            value, given = tensors[str(number)], header[f"given {number}"]
+        except (SafetensorError, ValueError, TypeError, KeyError, RecursionError, OSError) as error:
+            raise CheckpointError(
+                f"The checkpoint's record {path} cannot be used: {error}. Delete it and those "
+                "after it to go on from there, or delete the folder to start over."
+            ) from None
+        if given != key:
+            raise CheckpointError(
+                f"The checkpoint's record {path} is of another computation than this run makes "
+                "here: the code, the machine or a setting has changed. Delete the folder to start "
+                "over."
+            )
+        return value
+
+
+class JournaledEditable(Delegating):
+    """An `Editable` all of whose passes over rows are written down."""
+
+    def __init__(self, inner: Editable, journal: Journal) -> None:
+        super().__init__(inner)
+        self._journal = journal
+
+    def linearize(self, X: Any, *, keep: bool = True) -> Linearization:
+        make = partial(self._inner.linearize, X, keep=keep)
+        return JournaledLinearization(make, self._journal, self.theta.device)
+
+    def evaluator(self, X: Any) -> Evaluator:
+        make = partial(self._inner.evaluator, X)
+        return JournaledEvaluator(make, self._journal, self.theta.device)
+
+    def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
+        at = self.theta if theta is None else theta
+        made = self._journal.recalled("outputs", at, lambda: self._inner.outputs(X, theta))
+        return made.to(self.theta.device)
+
+
+class JournaledEvaluator:
+    """An `Evaluator` whose passes are written down; it is made when one has to be made anew."""
+
+    def __init__(
+        self, make: Callable[[], Evaluator], journal: Journal, device: torch.device
+    ) -> None:
+        self._make, self._journal, self._device = make, journal, device
+
+    @cached_property
+    def _inner(self) -> Evaluator:
+        return self._make()
+
+    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
+        given = torch.cat([direction.double().cpu(), scales.double().cpu()])
+        made = self._journal.recalled("along", given, lambda: self._inner.along(direction, scales))
+        return made.to(self._device)
+
+
+class JournaledLinearization:
+    """A `Linearization` whose passes are written down; made when one has to be made anew."""
+
+    def __init__(
+        self, make: Callable[[], Linearization], journal: Journal, device: torch.device
+    ) -> None:
+        self._make, self._journal, self._device = make, journal, device
+
+    @cached_property
+    def _inner(self) -> Linearization:
+        return self._make()
+
+    def _pass(self, name: str, given: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
+        return self._journal.recalled(name, given, make).to(self._device)
+
+    @property
+    def mode(self) -> str:
+        return str(getattr(self._inner, "mode", "exact"))
+
+    @property
+    def gram(self) -> Any:
+        return getattr(self._inner, "gram", None)
+
+    @cached_property
+    def outputs(self) -> Tensor:
+        return self._pass("outputs", None, lambda: self._inner.outputs)
+
+    def jvp(self, direction: Tensor) -> Tensor:
+        return self._pass("jvp", direction, lambda: self._inner.jvp(direction))
+
+    def vjp(self, weights: Tensor) -> Tensor:
+        return self._pass("vjp", weights, lambda: self._inner.vjp(weights))
+
+    def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
+        return self._pass("sandwich", direction, lambda: self._inner.sandwich(direction, middle))
+
+    def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
+        return self._pass(
+            "second_order", direction, lambda: self._inner.second_order(weights, direction)
+        )
+
+    def rows(self, index: Tensor) -> Tensor:
+        return self._pass("rows", index, lambda: self._inner.rows(index))
+
+    def restrict(self, index: Tensor, *, keep: bool = False) -> Linearization:
+        return self._inner.restrict(index, keep=keep)  # a sample: cheap to make again
+
+    def moved(self, by: Tensor) -> JournaledLinearization:
+        return JournaledLinearization(lambda: self._inner.moved(by), self._journal, self._device)
+
+    def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
+        """``J^T u`` over each piece of the rows alone, ``(D, K)``."""
+
+        def make() -> Tensor:
+            at_once = getattr(self._inner, "sums", None)
+            if at_once is not None:
+                found: Tensor = at_once(weights, pieces)
+                return found
+            parts = [self._inner.restrict(i).vjp(weights[i]) for i in pieces if len(i)]
+            filled = iter(parts)
+            nothing = torch.zeros_like(parts[0]) if parts else weights.new_zeros(0)
+            return torch.stack([next(filled) if len(i) else nothing for i in pieces], 1)
+
+        return self._pass("sums", torch.cat(pieces), make)
+
+
+def _checked(folder: Any) -> Path:
+    """The folder, unless that is not what it is."""
+    path = os.fspath(folder) if isinstance(folder, os.PathLike) else folder
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise InvalidInputError(
+            f"`checkpoint` must be the path of a folder, got {folder!r}: give one as in "
+            "checkpoint='run-1', or None to keep nothing."
+        )
+    return Path(path)
+
+
+def _passes_without_a_gap(records: list[Record]) -> int:
+    """How many passes from the first on have a record."""
+    done = 0
+    for record in records:  # in order of their first passes
+        if record.first > done:
+            break
+        done = max(done, record.last + 1)
+    return done
+
+
+def _read_facts(place: Path) -> dict[str, str] | None:
+    path = place / "run.json"
+    if not path.exists():
+        return None
+    try:
+        if path.stat().st_size > LARGEST_FACTS:
+            raise ValueError("it is too large")
+        content = json.loads(path.read_bytes())
+        facts = content["facts"]
+        if content["format"] != FORMAT:
+            raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
+        if not isinstance(facts, dict) or not all(isinstance(v, str) for v in facts.values()):
+            raise ValueError("its facts are not a table of text")
+    except (ValueError, TypeError, KeyError, RecursionError, OSError) as error:
+        raise CheckpointError(
+            f"{path} does not describe a checkpoint: {error}. Delete the folder to start over."
+        ) from None
+    return facts
+
+
+def _another_run(folder: Any, known: Mapping[str, str], facts: Mapping[str, str]) -> str:
+    changed = sorted(n for n in known.keys() | facts.keys() if known.get(n) != facts.get(n))
+    first = changed[0]
+    return (
+        f"The checkpoint in {folder} is of another run: its {', '.join(changed)} "
+        f"{'differs' if len(changed) == 1 else 'differ'} ({first}: there "
+        f"{_short(known.get(first))}, now {_short(facts.get(first))}). Give another folder, or "
+        "delete this one to start over."
+    )
+
+
+def _unwritable(path: Path, error: OSError) -> str:
+    return (
+        f"The checkpoint {path} cannot be written: {error.strerror or error}. What was written "
+        "before is whole: free some space or give a folder that may be written, and run again."
+    )
+
+
+def _copied(value: Tensor) -> Tensor:
+    """The value as it is now, in memory or in a file as that is."""
+    room = new_rows(value.detach().cpu(), len(value), in_file=lies_in_file(value))
+    return room.copy_(value.detach())
+
+
+def _hash(values: Tensor) -> str:
+    return hashlib.sha256(values.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
+
+
+def _short(fact: str | None) -> str:
+    return "none" if fact is None else fact if len(fact) <= 80 else fact[:77] + "..."

@@ -1,0 +1,155 @@
+"""An edit: what was changed, why, and for which model; a file that can be applied and undone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from torch import Tensor
+
+from fairij.errors import CorruptEditError, InvalidInputError, WrongModelError
+from fairij.models import adapt
+from fairij.models.base import Editable
+from fairij.storage.checksummed import UNSEALED, read_sealed, write_sealed, write_whole
+
+__all__ = ["FORMAT", "UNSEALED", "Edit", "write_whole"]
+
+FORMAT = "fairij.edit/1"
+
+
+@dataclass(frozen=True, eq=False)
+class Edit:
+    """``theta_fair = before + delta``, the dropped training rows, and the settings behind them."""
+
+    before: Tensor  # (D,) the fitted parameters
+    delta: Tensor  # (D,)
+    dropped: NDArray[np.int64]  # rows of the training table, most harmful first
+    parameter_names: tuple[str, ...]
+    frame: str  # fingerprint of all that is not edited in the model
+    data: str  # fingerprint of the training rows
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        s = self.settings
+        return (
+            f"Edit({s.get('constraint')}, k={len(self.dropped)}, scale={s.get('scale')}, "
+            f"damping={s.get('damping')}, {len(self.before)} parameters)"
+        )
+
+    @property
+    def after(self) -> Tensor:
+        return self.before + self.delta
+
+    def apply(self, model: Any) -> Any:
+        """An edited copy of ``model``, which must be the one the edit was made for."""
+        done = "is on this model already"
+        return self._move(model, self.before, self.after, "as it was before the edit", done)
+
+    def undo(self, model: Any) -> Any:
+        """A copy of an edited model with the original parameters, to the last bit."""
+        done = "is not on this model"
+        return self._move(model, self.after, self.before, "as the edit left it", done)
+
+    def _move(self, model: Any, expected: Tensor, new: Tensor, state: str, done: str) -> Any:
+        editable = self._fitting(model)
+        if not torch.equal(editable.theta.cpu(), expected):
+            if torch.equal(editable.theta.cpu(), new):
+                raise WrongModelError(f"The edit {done}, so there is nothing to do.")
+            off = (editable.theta.cpu() - expected).abs().max()
+            raise WrongModelError(
+                f"This edit needs the model {state}, but the parameters differ from those by up "
+                f"to {float(off):.3g}. Load the very model that the edit was made for."
+            )
+        return editable.edited(new.to(editable.theta))
+
+    def _fitting(self, model: Any) -> Editable:
+        try:
+            editable = adapt(model, parameters=list(self.parameter_names))
+        except InvalidInputError as error:
+            raise WrongModelError(f"This edit is for another kind of model: {error}") from None
+        if len(editable.theta) != len(self.before) or editable.frame_fingerprint() != self.frame:
+            raise WrongModelError(
+                f"This edit is for another model: it changes {len(self.before)} parameters "
+                f"({', '.join(self.parameter_names[:4])}...), and what it leaves alone in the "
+                "model does not match either in shape or in value."
+            )
+        return editable
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write one safetensors file with a JSON header; it appears whole or not at all."""
+        target = Path(path)
+        if target.exists() and not overwrite:
+            raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
+        tensors = {
+            "before": self.before.contiguous(),
+            "delta": self.delta.contiguous(),
+            "dropped": torch.from_numpy(np.ascontiguousarray(self.dropped)),
+        }
+        header = {
+            "format": FORMAT,
+            "parameter_names": json.dumps(list(self.parameter_names)),
+            "frame": self.frame,
+            "data": self.data,
+            "settings": json.dumps(dict(self.settings)),
+        }
+        write_sealed(target, tensors, header)
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Edit:
+        """Read an edit, checking all of it before anything is used. Nothing is unpickled."""
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"No edit file at {path}.")
+        try:
+            header, tensors = read_sealed(Path(path), FORMAT)
+            edit = cls(
+                before=tensors["before"],
+                delta=tensors["delta"],
+                dropped=tensors["dropped"].numpy(),
+                parameter_names=tuple(json.loads(header["parameter_names"])),
+                frame=header["frame"],
+                data=header["data"],
+                settings=json.loads(header["settings"]),
+            )
+        except KeyError as error:
+            raise CorruptEditError(
+                f"{path} does not hold a valid edit: it has no {error}."
+            ) from None
+        except (SafetensorError, ValueError, TypeError, RecursionError) as error:
+            raise CorruptEditError(f"{path} does not hold a valid edit: {error}.") from None
+        edit._check(path)
+        return edit
+
+    def _check(self, path: str | os.PathLike[str]) -> None:
+        problems = {
+            "`before` and `delta` must be vectors of one length": (
+                self.before.ndim != 1 or self.before.shape != self.delta.shape
+            ),
+            "`before` and `delta` must be of one floating-point type": (
+                self.before.dtype != self.delta.dtype
+                or self.before.dtype not in (torch.float32, torch.float64)
+            ),
+            "`dropped` must be whole, non-negative row numbers without repeats": (
+                self.dropped.dtype != np.int64
+                or self.dropped.ndim != 1
+                or bool((self.dropped < 0).any())
+                or len(np.unique(self.dropped)) != len(self.dropped)
+            ),
+            "parameter names must be text": not all(
+                isinstance(n, str) for n in self.parameter_names
+            ),
+            "settings must be a table": not isinstance(self.settings, dict),
+        }
+        failed = [text for text, found in problems.items() if found]
+        if not failed and not bool(torch.isfinite(self.after).all()):
+            failed = ["all parameters must be finite"]
+        if failed:
+            raise CorruptEditError(f"{path} does not hold a valid edit: {'; '.join(failed)}.")

@@ -1,0 +1,48 @@
+"""Models from files and back: one line a format in ``FORMATS``, by the name's ending."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from fairij.errors import InvalidInputError
+from fairij.storage.model_files import huggingface, sklearn_files, torch_files, tree_files
+from fairij.storage.model_files.base import ModelFile, Opening
+
+FORMATS: dict[str, Callable[[Path, Opening], ModelFile]] = {
+    ".txt": tree_files.lightgbm_text,
+    ".json": tree_files.xgboost_file,
+    ".ubj": tree_files.xgboost_file,
+    ".skops": sklearn_files.skops_file,
+    ".pkl": sklearn_files.pickle_file,
+    ".pickle": sklearn_files.pickle_file,
+    ".joblib": sklearn_files.pickle_file,
+    ".safetensors": torch_files.state_file,
+    ".pt": torch_files.state_file,
+    ".pth": torch_files.state_file,
+    ".pt2": torch_files.exported_program,
+}
+
+
+def load_model(path: str | os.PathLike[str], opening: Opening | None = None) -> ModelFile:
+    """Open a model file or folder; no code that it carries runs unless the user trusts it."""
+    file, opening = Path(path), opening or Opening()
+    if file.is_dir():
+        if not (file / "config.json").is_file():
+            raise InvalidInputError(
+                f"A folder must hold a Hugging Face model (config.json, model.safetensors and a "
+                f"tokenizer), but {file} has no config.json."
+            )
+        return huggingface.folder(file, opening)
+    if not file.exists():
+        raise InvalidInputError(f"No model at {file}; check the path.")
+    if file.suffix.lower() not in FORMATS:
+        raise InvalidInputError(
+            f"A model's name must end in one of {', '.join(FORMATS)}, or be a Hugging Face "
+            f"folder; got {file}."
+        )
+    return FORMATS[file.suffix.lower()](file, opening)
+
+
+__all__ = ["FORMATS", "ModelFile", "Opening", "load_model"]

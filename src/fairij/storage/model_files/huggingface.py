@@ -1,0 +1,118 @@
+"""A Hugging Face folder: a sequence classifier with its tokenizer, on one column of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from fairij.errors import InvalidInputError
+from fairij.models.text.library import load_transformers
+from fairij.models.text.limits import longest_text
+from fairij.storage.model_files.base import ModelFile, Opening, reading
+
+TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
+
+
+def folder(path: Path, opening: Opening) -> ModelFile:
+    """Nothing is downloaded and no code of the folder runs; parameters are read as safetensors."""
+    transformers = load_transformers()
+    with reading(path, "a Hugging Face folder"), quietly(transformers):
+        settings: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        _check_tokenizer(path)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(path), **settings)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            str(path),
+            use_safetensors=None if opening.trust_pickle else True,
+            dtype=torch.float32,  # edits are made, and saved, in full precision
+            **settings,
+        ).eval()
+
+    _settle_padding(tokenizer, model)
+
+    def save(edited: Any, target: Path) -> None:
+        with quietly(transformers):
+            edited.save_pretrained(str(target))
+            tokenizer.save_pretrained(str(target))
+
+    labels = {str(name): int(code) for name, code in (model.config.label2id or {}).items()}
+    return ModelFile(
+        "Hugging Face folder",
+        model,
+        "",
+        None,
+        lambda frame: _tokens(tokenizer, model, frame),
+        save,
+        takes_text=True,
+        labels=labels,
+    )
+
+
+@contextmanager
+def quietly(transformers: Any) -> Iterator[None]:
+    """Without the library's own bars, which it draws also where there is no terminal."""
+    logging = transformers.utils.logging
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _tokens(tokenizer: Any, model: Any, frame: pd.DataFrame) -> dict[str, Any]:
+    text = frame.iloc[:, 0]
+    wrong = ~text.map(lambda value: isinstance(value, str)).to_numpy(dtype=bool)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InvalidInputError(
+            f"The column {frame.columns[0]!r} must hold text, but row {row} holds "
+            f"{str(text.iloc[row])!r}: drop such rows, or name another column by --text."
+        )
+    longest = longest_text(model, tokenizer)
+    tokens = dict(
+        tokenizer(
+            text.tolist(), padding=True, truncation=True, max_length=longest, return_tensors="pt"
+        )
+    )
+    tokens["input_ids"][tokens["attention_mask"] == 0] = model.config.pad_token_id
+    return tokens
+
+
+def _check_tokenizer(path: Path) -> None:
+    """Raise where there is none: the library would make an empty one, and every word unknown."""
+    if not any((path / name).exists() for name in TOKENIZERS):
+        raise InvalidInputError(
+            f"{path} must hold the model's tokenizer beside the model, but has none of "
+            f"{', '.join(TOKENIZERS)}: save it there, as in `tokenizer.save_pretrained(folder)`."
+        )
+
+
+def _settle_padding(tokenizer: Any, model: Any) -> None:
+    """A token to pad rows with, which a batch needs: the one that ends a text if there is none.
+
+    Some models find the end of a text by it, so that where the two differ the model's counts.
+    """
+    if tokenizer.pad_token_id is None:
+        if tokenizer.eos_token_id is None:
+            raise InvalidInputError(
+                "The tokenizer must have a token to pad with, or one to end texts, but has "
+                "neither: set `tokenizer.pad_token` and save it again."
+            )
+        tokenizer.pad_token = tokenizer.eos_token
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id

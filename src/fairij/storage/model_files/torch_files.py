@@ -1,0 +1,186 @@
+"""torch: a file of parameters with the class's import path, or an exported program."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import zipfile
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from fairij.errors import InvalidInputError
+from fairij.storage.model_files.base import ModelFile, Opening, needs_trust, reading
+from fairij.storage.model_files.columns import prepared
+
+
+def state_file(path: Path, opening: Opening) -> ModelFile:
+    """A module of ``opening.model_class`` with the parameters of a safetensors or .pt file."""
+    with reading(path, "a file of torch parameters"):
+        state = _state(path, opening)
+    if isinstance(state, nn.Module):  # a whole pickled module, which the user trusts
+        return _file("torch module (pickle)", state, path.suffix, torch.save)
+    if opening.model_class is None:
+        raise InvalidInputError(
+            f"{path} holds parameters only: name the class that they belong to, as in "
+            "--model-class package.module:Net (or net.py:Net), and what its constructor takes, as "
+            """in --model-args '{"inputs": 4}'."""
+        )
+    module = _construct(opening)
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        text = "; ".join(line.strip() for line in str(error).splitlines()[1:3])
+        raise InvalidInputError(
+            f"The parameters in {path} do not fit {opening.model_class} made with "
+            f"{dict(opening.model_args)}: {text}"
+        ) from None
+    return _file("torch parameters", module.eval(), path.suffix, _save_state)
+
+
+def exported_program(path: Path, opening: Opening) -> ModelFile:
+    """A program of `torch.export`; its reader may evaluate text and pickles of the file."""
+    if not opening.trust_pickle:
+        raise needs_trust(path, "an exported torch program")
+    with reading(path, "an exported torch program"):
+        program = torch.export.load(path)
+        module = Program(program)
+    return _file("torch exported program", module, path.suffix, _save_program)
+
+
+class Program(nn.Module):
+    """An exported program as a module: it can be copied, and `eval` is what it is already."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        super().__init__()
+        self.program = program
+        self.graph = program.module()
+
+    def forward(self, *rows: Tensor) -> Any:
+        return self.graph(*rows)
+
+    def train(self, mode: bool = True) -> Program:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Program:
+        copy = Program(self.program)
+        for (_, mine), (name, _) in zip(
+            self.graph.named_parameters(), list(copy.graph.named_parameters()), strict=True
+        ):
+            owner, _, leaf = name.rpartition(".")
+            value = memo.get(id(mine))
+            value = nn.Parameter(mine.detach().clone()) if value is None else value
+            setattr(copy.graph.get_submodule(owner), leaf, value)
+        return copy
+
+
+def _state(path: Path, opening: Opening) -> Any:
+    if path.suffix == ".safetensors":
+        return load_file(path)
+    _check_sums(path)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        if "weights_only" not in str(error):
+            raise
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is not an archive as torch.save writes it") from None
+        if not opening.trust_pickle:
+            raise needs_trust(path, "a torch file with more in it than tensors") from None
+        state = torch.load(path, map_location="cpu", weights_only=False)
+    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+        state = state["state_dict"]
+    tensors = isinstance(state, dict) and all(isinstance(v, Tensor) for v in state.values())
+    if not tensors and not isinstance(state, nn.Module):
+        raise InvalidInputError(
+            f"{path} must hold a table of tensors, as `torch.save(module.state_dict(), ...)` "
+            f"writes; it holds {type(state).__name__!r}."
+        )
+    return state
+
+
+def _check_sums(path: Path) -> None:
+    """Raise where a part of the archive is not what was saved: torch passes its checksums over."""
+    if not zipfile.is_zipfile(path):
+        return  # as older versions of torch wrote it
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ValueError(f"its part {damaged!r} has changed since it was saved")
+
+
+def _construct(opening: Opening) -> nn.Module:
+    made_by = opening.model_class or ""
+    place, _, name = made_by.rpartition(":")
+    if not place:
+        raise InvalidInputError(
+            f"--model-class must be module:Class or file.py:Class, got {made_by!r}."
+        )
+    try:
+        source = _source(Path(place)) if place.endswith(".py") else _imported(place)
+        module = getattr(source, name)(**opening.model_args)
+    except (ImportError, AttributeError, OSError, SyntaxError) as error:
+        raise InvalidInputError(f"--model-class {made_by} cannot be imported: {error}.") from None
+    except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)  # torch adds its frames
+        raise InvalidInputError(
+            f"--model-class {made_by} cannot be made with {dict(opening.model_args)}: {said}. "
+            "Give the constructor's arguments by --model-args."
+        ) from None
+    if not isinstance(module, nn.Module):
+        raise InvalidInputError(
+            f"--model-class {made_by} must make a torch.nn.Module, got {type(module).__name__!r}."
+        )
+    return module
+
+
+def _imported(place: str) -> Any:
+    """A module by its import path: an installed one, or else one in the working folder."""
+    here = str(Path.cwd())
+    known = here in sys.path
+    sys.path += [] if known else [here]
+    try:
+        return import_module(place)
+    finally:
+        if not known:
+            sys.path.remove(here)
+
+
+def _source(file: Path) -> Any:
+    """A Python file as a module of its own name, which pickling and copying can find again."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise ImportError(f"there is no file {file}")
+    source = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(file.stem, source)
+    spec.loader.exec_module(source)
+    return source
+
+
+def _save_state(module: nn.Module, target: Path) -> None:
+    state = {name: value.detach().contiguous() for name, value in module.state_dict().items()}
+    if target.suffix == ".safetensors":
+        save_file(state, target)
+    else:
+        torch.save(state, target)
+
+
+def _save_program(module: Program, target: Path) -> None:
+    """The program with the module's parameters in it; the program itself is left as it was."""
+    program = module.program
+    state, values = program.state_dict, dict(module.graph.named_parameters())
+    kept = {name: state[name] for name in values}
+    try:
+        state.update({name: nn.Parameter(p.detach().clone()) for name, p in values.items()})
+        torch.export.save(program, target)
+    finally:
+        state.update(kept)
+
+
+def _file(kind: str, module: nn.Module, suffix: str, save: Any) -> ModelFile:
+    return ModelFile(kind, module, suffix, None, partial(prepared, module), save)

@@ -1,0 +1,127 @@
+"""Fair-IJ along its whole trade-off, from one table of candidates.
+
+A fit ranks the training rows and judges hundreds of edits on validation rows. Each accuracy budget
+picks one of them; the picks are then solved to the solver's tolerance, all of a damping at once,
+and only they are measured on test rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fairij.datasets import Split
+from fairij.method.curvature import make_curvature
+from fairij.method.influence import nested_gradients
+from fairij.method.losses import get_loss
+from fairij.method.objective import Objective, normalised_weights
+from fairij.method.search.dropping import Grid
+from fairij.method.selection import AccuracyBudget, LowestGap, Selection
+from fairij.mitigator import FairIJ
+from fairij.models import adapt
+from fairij.solvers import ConjugateGradient, Solver, get_solver
+from fairij_studies.tabular.trial import Trial
+
+DAMPINGS = (3e-3, 1e-2, 3e-2)
+SLACK = 0.005  # in the edit that baselines are put on top of
+BUDGETS = (0.0, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 1.0)  # the last is the lowest gap of all
+
+
+@dataclass(frozen=True)
+class Pick:
+    """The edit that one accuracy budget takes."""
+
+    budget: float
+    k: int
+    scale: float
+    damping: float
+
+
+@dataclass(frozen=True)
+class Searched:
+    """One fit a damping, and all their candidates in one table."""
+
+    fits: dict[float, FairIJ]
+    candidates: pd.DataFrame
+
+    def picks(self, budgets: Sequence[float]) -> list[Pick]:
+        return [self._pick(AccuracyBudget(budget), budget) for budget in budgets]
+
+    def lowest(self, slack: float) -> Pick:
+        """The most accurate of the edits whose gap is within ``slack`` of the lowest."""
+        return self._pick(LowestGap(slack), 1.0)
+
+    def _pick(self, rule: Selection, budget: float) -> Pick:
+        gap, accuracy = (self.candidates[c].to_numpy() for c in ("gap", "accuracy"))
+        row = self.candidates.iloc[rule.choose(gap, accuracy, before=float(accuracy[0]))]
+        return Pick(budget, int(row["k"]), float(row["scale"]), float(row["damping"]))
+
+
+def search(trial: Trial, *, dampings: Sequence[float] = DAMPINGS, **settings: Any) -> Searched:
+    # candidates as tightly solved as the picks will be: what is chosen among is what is measured
+    settings = {"search": Grid(tolerance=ConjugateGradient().tolerance), **settings}
+    fits = {d: fitted(trial, damping=d, **settings) for d in dampings}
+    tables = [fit.candidates_ for fit in fits.values()]
+    together = pd.concat([tables[0], *(t[t["k"] > 0] for t in tables[1:])], ignore_index=True)
+    return Searched(fits, together)
+
+
+def fitted(trial: Trial, **settings: Any) -> FairIJ:
+    train, validation, _ = trial.splits
+    return FairIJ(trial.model, verbose=False, **settings).fit(
+        train.X,
+        train.y,
+        X_val=validation.X,
+        y_val=validation.y,
+        sensitive_features_val=validation.s,
+    )
+
+
+def edited_models(trial: Trial, searched: Searched, picks: Sequence[Pick]) -> list[nn.Module]:
+    """The edited copy of the base model for each pick, in order."""
+    editable = adapt(trial.model)
+    moves: dict[tuple[float, int], Tensor] = {}
+    for damping, fit in searched.fits.items():
+        ks = sorted({pick.k for pick in picks if pick.damping == damping} - {0})
+        if ks:
+            solved = directions(
+                trial.model, trial.splits.train, fit.influence_, ks, damping, solver=fit.solver
+            )
+            moves |= {(damping, k): x for k, x in zip(ks, solved, strict=True)}
+    nothing = torch.zeros_like(editable.theta)
+    return [
+        editable.edited(editable.theta + pick.scale * moves.get((pick.damping, pick.k), nothing))
+        for pick in picks
+    ]
+
+
+def directions(
+    model: nn.Module,
+    train: Split,
+    influence: NDArray[np.float64],
+    ks: Sequence[int],
+    damping: float,
+    *,
+    solver: str | Solver = "cg",
+) -> Tensor:
+    """``(H + damping I)^-1 sum_{m < k} g_m / N`` for each k (K, D), by the order of influence."""
+    editable = adapt(model)
+    y, theta = torch.as_tensor(train.y), editable.theta
+    objective = Objective(
+        editable.linearize(train.X),
+        y,
+        get_loss("binary_cross_entropy"),
+        normalised_weights(None, len(y), theta),
+        theta,
+        torch.zeros_like(theta[0]),
+    )
+    order = torch.as_tensor(np.argsort(-influence, kind="stable"))
+    inverse = get_solver(solver).prepare(make_curvature("ggn", objective), damping)
+    return inverse.solve(nested_gradients(objective, order, list(ks))).x.T

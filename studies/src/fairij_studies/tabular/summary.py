@@ -1,0 +1,141 @@
+"""From records to the numbers that figures, tables and verdicts need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fairij_studies.tabular.methods import COMPARED, EDITED
+from fairij_studies.tabular.trial import CONSTRAINTS
+
+Array = NDArray[np.float64]
+WITHIN, WIDER = 0.02, 0.05  # of the base model's accuracy on validation rows
+RULES = {f"lowest gap within {budget:g} of accuracy": budget for budget in (WITHIN, WIDER)}
+ON_EDIT = {m.label: m.on_edit for m in COMPARED.values() if m.on_edit is not None}
+METHODS = ("ERM", *COMPARED, *EDITED, *ON_EDIT.values())  # in the order of tables
+GAP_NAMES = {
+    "demographic_parity": "demographic parity",
+    "equalized_odds": "equalized odds (sum)",
+    "equal_opportunity": "equal opportunity",
+}
+
+
+def trade_offs(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
+    """Every setting of every method for one constraint, the base model among them."""
+    rows = records[records["kind"] == "trade_off"]
+    rows = rows[(rows["constraint"] == constraint) | (rows["method"] == "ERM")]
+    return rows.assign(
+        gap=rows[f"test_{constraint}"],
+        accuracy=rows["test_accuracy"],
+        validation_gap=rows[f"validation_{constraint}"],
+        value=rows["value"].astype(float).fillna(-1.0),
+    )
+
+
+def methods_in(rows: pd.DataFrame) -> list[str]:
+    return [name for name in METHODS if name in set(rows["method"])]
+
+
+def curves(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
+    """Mean and deviation over seeds at every setting, on test rows."""
+    grouped = trade_offs(records, constraint).groupby(["method", "value"])
+    frame = grouped.agg(
+        gap=("gap", "mean"),
+        accuracy=("accuracy", "mean"),
+        gap_deviation=("gap", "std"),
+        accuracy_deviation=("accuracy", "std"),
+        seeds=("seed", "nunique"),
+        needs_group=("needs_group", "first"),
+        parameter=("parameter", "first"),
+    )
+    return frame.reset_index().fillna({"gap_deviation": 0.0, "accuracy_deviation": 0.0})
+
+
+def chosen(records: pd.DataFrame, constraint: str, budget: float) -> pd.DataFrame:
+    """Of each method and seed the setting with the lowest gap on validation rows.
+
+    Only settings that lose at most ``budget`` of the base model's accuracy there are allowed, which
+    leaves out models that have become trivial. The base model itself is one of each method's
+    settings; ``is_base`` says where it is what was chosen.
+    """
+    rows = trade_offs(records, constraint)
+    base = rows[rows["method"] == "ERM"]
+    picks = []
+    for method in methods_in(rows):
+        own = pd.concat([rows[rows["method"] == method], base]).drop_duplicates(
+            ["seed", "method", "value"]
+        )
+        for seed, settings in own.groupby("seed"):
+            level = base.loc[base["seed"] == seed, "validation_accuracy"].iloc[0]
+            allowed = settings[settings["validation_accuracy"] >= level - budget - 1e-9]
+            order = ["validation_gap", "validation_accuracy"]
+            best = allowed.sort_values(order, ascending=[True, False]).iloc[0]
+            picks.append({**best.to_dict(), "method": method, "is_base": bool(is_base(best))})
+    return pd.DataFrame(picks)
+
+
+def is_base(setting: Any) -> Any:
+    """Whether a setting, or each of several, is the base model itself."""
+    return (setting["method"] == "ERM") | (
+        (setting["parameter"] == "strength") & (setting["value"] == 0)
+    )
+
+
+def reach(records: pd.DataFrame, constraint: str, method: str) -> tuple[float, float]:
+    """The widest and the smallest gap of a method's settings on validation rows, mean over seeds.
+
+    The base model is left out.
+    """
+    rows = trade_offs(records, constraint)
+    own = rows[(rows["method"] == method) & ~is_base(rows)]
+    gaps = own.groupby("seed")["validation_gap"]
+    return float(gaps.max().mean()), float(gaps.min().mean())
+
+
+def stand_ins(picks: pd.DataFrame, method: str) -> int:
+    """In how many seeds the base model was chosen in the method's place."""
+    return int(picks.loc[picks["method"] == method, "is_base"].sum()) if method != "ERM" else 0
+
+
+@dataclass(frozen=True)
+class Front:
+    """The best mean accuracy at every mean gap, along straight lines between settings."""
+
+    gap: Array
+    accuracy: Array
+
+    @classmethod
+    def of(cls, curve: pd.DataFrame, method: str) -> Front:
+        own = curve[curve["method"] == method].sort_values(["gap", "accuracy"])
+        gap, accuracy = own["gap"].to_numpy(), own["accuracy"].to_numpy()
+        better = accuracy > np.concatenate([[-np.inf], np.maximum.accumulate(accuracy)[:-1]])
+        return cls(gap[better], accuracy[better])
+
+    def at(self, gap: Array) -> Array:
+        """Accuracy at these gaps; NaN below the smallest, the best of all above the largest."""
+        found = np.interp(gap, self.gap, self.accuracy)
+        return np.where(gap < self.gap[0] - 1e-12, np.nan, found)
+
+
+def accuracy_at_equal_gap(
+    records: pd.DataFrame, method: str, rival: str, constraint: str
+) -> pd.DataFrame:
+    """How much more accurate ``method`` is than ``rival`` at the rival's own gaps.
+
+    Of the rival's settings the base model, which every method has, is left out, and what loses so
+    much accuracy that it has become trivial.
+    """
+    curve = curves(records, constraint)
+    least = curve.loc[curve["method"] == "ERM", "accuracy"].iloc[0] - WIDER
+    curve = curve[~((curve["method"] == rival) & (is_base(curve) | (curve["accuracy"] < least)))]
+    own, theirs = Front.of(curve, method), Front.of(curve, rival)
+    return pd.DataFrame({"gap": theirs.gap, "difference": own.at(theirs.gap) - theirs.accuracy})
+
+
+def supported(records: pd.DataFrame) -> dict[str, list[str]]:
+    """The methods that have records, by constraint."""
+    return {name: methods_in(trade_offs(records, name)) for name in CONSTRAINTS}

@@ -1,0 +1,121 @@
+"""One seed of the study: its splits, its base model, and how a predictor is measured."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as from_safetensors
+from safetensors.torch import save as to_safetensors
+from torch import nn
+
+from fairij.baselines import ERM, Predictor
+from fairij.datasets import Split, Splits
+from fairij.fairness import counts
+from fairij.models.torch.training import mlp, train_mlp
+from fairij.scale.fingerprints import data_fingerprint
+from fairij.storage.edits import write_whole
+from fairij_studies.tabular.config import Effort, Table
+
+CONSTRAINTS = ("demographic_parity", "equalized_odds", "equal_opportunity")
+MEASURES = ("accuracy", "balanced_accuracy", *CONSTRAINTS)
+PARTS = ("validation", "test")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The same splits and the same base model for all methods of a seed."""
+
+    splits: Splits
+    model: nn.Module
+    facts: Mapping[str, Any]  # part of every record
+
+    def measured(self, predictor: Predictor) -> dict[str, float]:
+        """All measures on validation and test rows, in expectation over a predictor's draws."""
+        return {
+            f"{part}_{name}": value
+            for part in PARTS
+            for name, value in measures(predictor, getattr(self.splits, part)).items()
+        }
+
+    def record(
+        self,
+        method: str,
+        *,
+        constraint: str | None = None,
+        parameter: str | None = None,
+        value: float | None = None,
+    ) -> dict[str, Any]:
+        """What every record says, before anything is measured."""
+        named = {"method": method, "constraint": constraint}
+        return {**named, "parameter": parameter, "value": value, **self.facts}
+
+    def as_predictor(self, model: nn.Module) -> Predictor:
+        return ERM().fit(model, self.splits.train, self.splits.validation)
+
+
+def measures(predictor: Predictor, part: Split) -> dict[str, float]:
+    table = predictor.expected_counts(part.X, part.y, part.s)
+    found = (
+        counts.accuracy(table),
+        counts.balanced_accuracy(table),
+        counts.demographic_parity(table),
+        counts.equalized_odds(table, agg="sum"),
+        counts.equal_opportunity(table),
+    )
+    return {name: float(value) for name, value in zip(MEASURES, found, strict=True)}
+
+
+@lru_cache(maxsize=2)  # the units of a seed follow each other
+def load_trial(table: Table, effort: Effort, seed: int) -> Trial:
+    splits = table.rows.splits(seed)
+    if effort.rows is not None:
+        train, validation, test = (_some(part, effort.rows) for part in splits)
+        splits = replace(splits, train=train, validation=validation, test=test)
+    facts = {
+        "data": table.title,
+        "data_source": table.rows.source(),
+        "split_fingerprint": _fingerprint(splits),
+        "n_train": len(splits.train),
+        "n_validation": len(splits.validation),
+        "n_test": len(splits.test),
+        "group_is_feature": splits.includes_sensitive,
+    }
+    return Trial(splits, base_model(splits, seed, effort.epochs, Path(table.cache)), facts)
+
+
+def base_model(splits: Splits, seed: int, epochs: int, cache: Path) -> nn.Module:
+    """Train the paper's network, or take it from the cache: a file whole or absent.
+
+    Training is deterministic, so two processes that both train write the same parameters.
+    """
+    train, validation = splits.train, splits.validation
+    name = hashlib.sha256(f"{_fingerprint(splits)} {seed} {epochs} {torch.__version__}".encode())
+    path = cache / f"base-{name.hexdigest()[:32]}.safetensors"
+    model = mlp(train.X.shape[1])
+    try:
+        model.load_state_dict(from_safetensors(path.read_bytes()))
+    except (OSError, SafetensorError, RuntimeError):
+        model = train_mlp(train.X, train.y, validation.X, validation.y, epochs=epochs, seed=seed)
+        write_whole(path, to_safetensors(model.state_dict()))
+    return model.eval()
+
+
+def _fingerprint(splits: Splits) -> str:
+    """A hash of the rows of all three parts, groups included."""
+    digest = hashlib.sha256()
+    for part in splits:
+        digest.update(data_fingerprint(part.X, part.y).encode())
+        digest.update(np.ascontiguousarray(part.s).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _some(part: Split, rows: int) -> Split:
+    return Split(part.X[:rows], part.y[:rows], part.s[:rows])

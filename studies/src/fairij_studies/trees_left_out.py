@@ -1,0 +1,158 @@
+"""What an edit predicts, beside models that are really refitted without the same rows.
+
+Four answers to "what if these k rows had not been there", next to the edit at scale 1:
+
+* the whole ensemble trained again, with other splits;
+* LightGBM's own ``refit``: the splits kept, all leaves computed anew, tree after tree, as boosting
+  would; on all rows it gives the model back (trained without ``boost_from_average``, which it
+  forgets);
+* the leaves moved to the minimum of the damped loss without the rows,
+  ``L_kept(theta) - grad L . (theta - theta_hat) + damping |theta - theta_hat|^2 / 2``. The linear
+  term makes the fitted leaves the minimum when no row is left out: this is what the edit is the
+  first-order estimate of;
+* the same without that term: dropping the rows and training on, mixed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from torch import Tensor
+
+from fairij.method.curvature import GGN
+from fairij.method.losses import get_loss
+from fairij.method.objective import Objective, normalised_weights
+from fairij.method.search.dropping import Grid
+from fairij.mitigator import FairIJ
+from fairij.models import adapt
+from fairij.models.constant import ConstantLinearization
+from fairij.solvers import ConjugateGradient
+from fairij_studies.trees_data import ADULT, Places
+from fairij_studies.trees_models import LIGHTGBM
+from fairij_studies.trees_runs import Case, Fitted, Record, edit, fitted
+
+EDIT, REFIT, LEAVES = "edit", "ensemble refitted", "leaves refitted by LightGBM"
+PROXIMAL, TRAINED_ON = "leaves at the damped minimum", "leaves trained on"
+COUNTS = (50, 100, 200, 500, 1000, 1500, 2000)
+DAMPING = 1e-2
+
+
+class Whatever:
+    """Take the only edit that was tried, whatever it does."""
+
+    def choose(
+        self, gap: NDArray[np.float64], performance: NDArray[np.float64], *, before: float
+    ) -> int:
+        return len(gap) - 1
+
+
+def left_out_records(
+    places: Places, seed: int, counts: tuple[int, ...] = COUNTS, rows: int | None = None
+) -> list[Record]:
+    base = fitted(Case(ADULT, LIGHTGBM, False, seed, places, rows))
+    plain = clone(base.model).set_params(boost_from_average=False)
+    base = replace(base, model=plain.fit(base.splits.train.X, base.splits.train.y))
+    records = []
+    for k in (0, *counts):
+        fair = _edit_of(base, k) if k else None
+        dropped = np.zeros(0, np.int64) if fair is None else fair.dropped_
+        for form, model in _answers(base, fair, dropped).items():
+            record = base.record(form, base.as_predictor(model), constraint="demographic_parity")
+            outputs = adapt(model).outputs(base.splits.validation.X)
+            records.append(
+                record | {"k": k, "kind": "left out", "damping": DAMPING} | _soft(base, outputs)
+            )
+    return records
+
+
+def _edit_of(base: Fitted, k: int) -> FairIJ:
+    search, only = Grid(k=(k,), scales=(1.0,)), Whatever()
+    return edit(base, "demographic_parity", search=search, selection=only, damping=DAMPING)
+
+
+def _answers(base: Fitted, fair: FairIJ | None, dropped: NDArray[np.int64]) -> dict[str, Any]:
+    train, editable = base.splits.train, adapt(base.model)
+    kept = np.setdiff1d(np.arange(len(train)), dropped)
+    X, y = train.X[kept], train.y[kept]
+    objective = objective_of(base)
+    moved = {
+        form: editable.edited(editable.theta + damped_minimum(objective, dropped, DAMPING, held))
+        for form, held in ((PROXIMAL, True), (TRAINED_ON, False))
+    }
+    return {
+        EDIT: base.model if fair is None else fair.estimator_,
+        REFIT: clone(base.model).fit(X, y),
+        LEAVES: base.model.booster_.refit(X, y, decay_rate=0.0),
+        **moved,
+    }
+
+
+def objective_of(base: Fitted) -> Objective:
+    editable, train = adapt(base.model), base.splits.train
+    theta = editable.theta
+    return Objective(
+        editable.linearize(train.X),
+        torch.as_tensor(train.y).to(theta),
+        get_loss("binary_cross_entropy"),
+        normalised_weights(None, len(train), theta),
+        theta,
+        torch.zeros_like(theta[0]),
+    )
+
+
+def damped_minimum(
+    objective: Objective,
+    dropped: NDArray[np.int64],
+    damping: float,
+    held: bool,
+    *,
+    tolerance: float = 1e-6,
+    max_steps: int = 50,
+) -> Tensor:
+    """The change ``d`` of the leaves that minimises the damped loss of the other rows, by Newton.
+
+    ``sum_kept w_n l(z_n + J_n d) - [held] grad L . d + damping |d|^2 / 2``: convex, and stopped
+    where its gradient is ``tolerance`` of the damping times the size of the leaves.
+    """
+    model = objective.model
+    assert isinstance(model, ConstantLinearization)
+    weights = objective.weights.clone()
+    weights[torch.as_tensor(dropped)] = 0
+    pull = objective.gradient if held else torch.zeros_like(objective.theta)
+    d = torch.zeros_like(objective.theta)
+    small = tolerance * damping * float(objective.theta.norm())
+    for _ in range(max_steps):
+        there = ConstantLinearization(model.outputs + model.jvp(d), model.jacobian)
+        kept = replace(objective, model=there, weights=weights, theta=d)
+        gradient = kept.gradient - pull + damping * d
+        if gradient.norm() <= small:
+            break
+        solver = ConjugateGradient(tolerance=1e-3)
+        step = solver.prepare(GGN(kept), damping).solve(gradient).x
+
+        def value(at: Tensor) -> float:
+            loss = (
+                weights * objective.loss.value(model.outputs + model.jvp(at), objective.y)
+            ).sum()
+            return float(loss - pull @ at + damping * (at @ at) / 2)
+
+        size, before = 1.0, value(d)
+        while value(d - size * step) > before and size > 1e-4:
+            size /= 2
+        d = d - size * step
+    return d
+
+
+def _soft(base: Fitted, outputs: Tensor) -> dict[str, float]:
+    """The surrogate, and the loss, on validation rows."""
+    validation = base.splits.validation
+    scores = torch.sigmoid(outputs.double()).numpy()
+    means = [scores[validation.s == g].mean() for g in np.unique(validation.s)]
+    y = torch.as_tensor(validation.y).double()
+    loss = get_loss("binary_cross_entropy").value(outputs.double(), y).mean()
+    return {"validation_surrogate": float(max(means) - min(means)), "validation_loss": float(loss)}

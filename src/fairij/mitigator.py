@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import os
 import re
 import warnings
@@ -412,8 +411,8 @@ class FairIJ(Display, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             "prepare",
             f"one of {sorted(SOLVERS)} or a solver object, as in Woodbury(rows=500)",
         )
-        if isinstance(self.solver, str) and hasattr(solver, "seed"):
-            solver = dataclasses.replace(solver, seed=seed)
+        if isinstance(self.solver, str):
+            solver = solver.seeded(seed)
         search = get_search(self.search)
         if isinstance(search, Path) and self.drop == "loss_aware":
             raise InvalidInputError(

@@ -220,7 +220,7 @@ def check_precision(
     constraint: Constraint, labels: Labels, groups: Groups, selection: Any, *, stacklevel: int
 ) -> None:
     """Warn where a gap is asked for that some group has too few rows to show."""
-    target = getattr(selection, "gap", None)
+    target = selection.target
     if not target or constraint.takes_outputs or not labels.loss.is_classification:
         return
     cells = _cells(constraint, labels, groups)

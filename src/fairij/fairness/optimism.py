@@ -110,6 +110,9 @@ class Rule(Protocol):
 
     def choose(self, gap: Array, performance: Array, *, before: float) -> int: ...
 
+    @property
+    def performance(self) -> str | None: ...
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -123,7 +126,7 @@ class Choice:
     seed: int
 
     def honest_gap(self) -> HonestGap:
-        balanced = getattr(self.rule, "performance", None) == "balanced_accuracy"
+        balanced = self.rule.performance == "balanced_accuracy"
         return honest_gap(
             self.patterns,
             self.metric,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from fairij.method.selection import AccuracyBudget
 
@@ -12,4 +11,4 @@ from fairij.method.selection import AccuracyBudget
 class BalancedAccuracyBudget(AccuracyBudget):
     """The smallest gap among candidates that lose at most ``budget`` of balanced accuracy."""
 
-    performance: ClassVar[str] = "balanced_accuracy"
+    performance = "balanced_accuracy"

@@ -79,7 +79,7 @@ class Judge:
     @property
     def screens(self) -> bool:
         """Whether several scales at once are only estimates, corrected by each single one."""
-        return bool(getattr(self.evaluator, "screens", False))
+        return self.evaluator.estimates
 
     @property
     def settles(self) -> bool:
@@ -105,8 +105,8 @@ class Judge:
 
     def judge_nearly(self, direction: Tensor, scale: float) -> dict[str, NDArray[Any]]:
         """The same of one edit, run only on rows whose label is in doubt."""
-        evaluator: Any = self.evaluator
-        return self._judged(evaluator.nearly(direction, scale), screened=True)
+        z = self.evaluator.confirm(direction, scale, everywhere=False)
+        return self._judged(z, screened=True)
 
     def _judged(self, z: Tensor, *, screened: bool) -> dict[str, NDArray[Any]]:
         """``z`` is (S, N) or (S, N, C)."""

@@ -169,10 +169,10 @@ def dense(curvature: Curvature, *, chunk_bytes: int = 2**28) -> Tensor:
     """
     o = curvature.objective
     n, d = len(o.y), len(o.theta)
-    if gram := getattr(o.model, "gram", None):
-        matrix = gram(curvature.middle())
-        matrix.diagonal().add_(o.l2)
-        return matrix
+    fast = o.model.gram(curvature.middle())
+    if fast is not None:
+        fast.diagonal().add_(o.l2)
+        return fast
     matrix = torch.zeros(d, d, dtype=torch.float64, device=o.theta.device)
     if isinstance(curvature, Hessian):
         for i, unit in enumerate(torch.eye(d, dtype=o.theta.dtype, device=o.theta.device)):

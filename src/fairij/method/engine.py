@@ -71,8 +71,7 @@ class Mitigation:
             chosen = self._select_solved(table, trials, judges[0])
             trial = _trial_at(trials, table["damping"][chosen])
             ranking = trial.rankings[0]
-        shortfall = getattr(self.settings.selection, "shortfall", lambda gap: None)
-        if message := shortfall(float(table["gap"][chosen])):
+        if message := self.settings.selection.shortfall(float(table["gap"][chosen])):
             warnings.warn(message, FairIJWarning, stacklevel=4)
         table["pareto"] = pareto_front(table["gap"].to_numpy(), self._performance(table))
         if not (table["k"] > 0).any():
@@ -135,8 +134,7 @@ class Mitigation:
 
         def inverse_at(moved: Tensor) -> Inverse:
             there = make_curvature(self.settings.curvature, self.objective.moved(moved))
-            solver = getattr(self.settings.solver, "unshared", self.settings.solver)
-            return solver.prepare(there, inverse.damping)
+            return self.settings.solver.unshared.prepare(there, inverse.damping)
 
         return Scene(
             self.objective,
@@ -206,7 +204,7 @@ class Mitigation:
         return inverse.solve(nested_gradients(self.objective, dropped, [len(dropped)])[:, 0])
 
     def _performance(self, table: pd.DataFrame) -> NDArray[np.float64]:
-        named = getattr(self.settings.selection, "performance", None)  # a column that a rule names
+        named = self.settings.selection.performance
         return table[named or performance_column(self.settings.loss)].to_numpy()
 
     def target(self, rows: Rows) -> Target:
@@ -246,8 +244,7 @@ class Mitigation:
             loss_scores = None
             if target.loss_gradient is not None:
                 loss_scores = influence(self.objective, inverse, target.loss_gradient).scores
-            limit = getattr(self.settings.search, "most", None)
-            most = None if limit is None else limit(len(result.scores))
+            most = self.settings.search.most(len(result.scores))
             order, positive = most_harmful(result.scores, loss_scores, most=most)
         return Ranking(target, weights, result, loss_scores, order, positive)
 
@@ -333,12 +330,8 @@ class Mitigation:
             dampings = (AUTO_DAMPING * max(largest_eigenvalue(self.curvature), 1e-6),)
         for damping in dampings:
             with self._timed("prepare"):
-                again = getattr(inverse, "with_damping", None)
-                inverse = (
-                    again(damping)
-                    if again
-                    else self.settings.solver.prepare(self.curvature, damping)
-                )
+                again = None if inverse is None else inverse.with_damping(damping)
+                inverse = again or self.settings.solver.prepare(self.curvature, damping)
             yield inverse
 
     @contextmanager

@@ -170,15 +170,7 @@ def nested_gradients(objective: Objective, order: Tensor, ks: list[int]) -> Tens
     """
     model, slope = objective.model, objective.slope
     pieces = [order[before:k] for before, k in pairwise([0, *ks])]
-    at_once = getattr(model, "sums", None)
-    if at_once is not None:
-        parts = at_once(slope, pieces)
-    else:
-        nothing = torch.zeros_like(objective.theta)
-        parts = torch.stack(
-            [model.restrict(i).vjp(slope[i]) if len(i) else nothing for i in pieces], 1
-        )
-    return parts.cumsum(1)
+    return model.sums(slope, pieces).cumsum(1)
 
 
 def inner(left: Tensor, right: Tensor) -> Tensor:

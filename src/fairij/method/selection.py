@@ -21,9 +21,33 @@ class Selection(Protocol):
         """The index of the chosen candidate; ``before`` is the unedited model's performance."""
         ...
 
+    @property
+    def performance(self) -> str | None:
+        """The column of the candidates that is given as performance; None for the usual one."""
+        ...
+
+    @property
+    def target(self) -> float | None:
+        """The gap that is asked for; None if the rule names none."""
+        ...
+
+    def shortfall(self, gap: float) -> str | None:
+        """What to say if the chosen candidate's gap misses the rule's aim; else None."""
+        ...
+
+
+class SelectionDefaults:
+    """A rule that looks at the usual performance and names no target."""
+
+    performance: str | None = None
+    target: float | None = None
+
+    def shortfall(self, gap: float) -> str | None:
+        return None
+
 
 @dataclass(frozen=True)
-class LowestGap:
+class LowestGap(SelectionDefaults):
     """The paper's rule: the smallest gap; among equals, the best performance.
 
     Gaps are measured on a sample, so the very smallest is partly luck. With ``slack`` the best
@@ -45,7 +69,7 @@ class LowestGap:
 
 
 @dataclass(frozen=True)
-class AccuracyBudget:
+class AccuracyBudget(SelectionDefaults):
     """The smallest gap among candidates that lose at most ``budget`` of performance."""
 
     budget: float
@@ -62,7 +86,7 @@ class AccuracyBudget:
 
 
 @dataclass(frozen=True)
-class TargetGap:
+class TargetGap(SelectionDefaults):
     """The best performance among candidates whose gap is at most ``gap``."""
 
     gap: float
@@ -79,8 +103,11 @@ class TargetGap:
             return _best(gap, performance, np.ones(len(gap), dtype=bool))
         return _best(-performance, -gap, allowed)
 
+    @property
+    def target(self) -> float | None:  # type: ignore[override]
+        return self.gap
+
     def shortfall(self, gap: float) -> str | None:
-        """What to say where the gap of the candidate taken is above the target."""
         if gap <= self.gap + ROUNDING:
             return None
         return (

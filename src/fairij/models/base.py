@@ -1,31 +1,41 @@
 """What the engine asks of a model: parameters that may be edited, ``J r`` and ``J^T u``.
 
-``z(theta)`` are the outputs, one row a data point, ``J = dz/dtheta`` at the fitted parameters.
-Every family of models is one file that offers these two small protocols.
+``z(theta)`` are the outputs, one row per data point. ``J = dz/dtheta`` at the fitted parameters.
+
+Three protocols state everything that the rest of fairij may ask of a model. Each has a class of
+defaults next to it for what a family need not offer. A family inherits the defaults and writes the
+rest; `fairij.models.contract.check_editable` says what is missing or wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-# rows side by side, or by their numbers
 Some = slice | Tensor
-# (J r of some rows, which rows) -> what J^T is applied to
+"""Some rows: a range, or their numbers."""
+
 Middle = Callable[[Tensor, Some], Tensor]
+"""(``J r`` of some rows, which rows) -> what ``J^T`` is applied to."""
+
+Held = NDArray[np.int64] | Literal["unknown"] | None
+"""Rows that training did not see: their numbers, "unknown", or None."""
 
 
 def counted_from(start: int, rows: Some) -> Some:
-    """The same rows in a table in which the first of theirs has the number ``start``."""
+    """Shift row numbers by ``start``."""
     if isinstance(rows, Tensor):
         return rows + start
     return slice(start + rows.start, start + rows.stop)
 
 
 class Linearization(Protocol):
-    """A model on one table of rows, linearised at its fitted parameters, or at others near by."""
+    """A model on one table of rows, linearised at its fitted parameters or near them."""
 
     @property
     def outputs(self) -> Tensor:
@@ -35,7 +45,7 @@ class Linearization(Protocol):
     def jvp(self, direction: Tensor) -> Tensor:
         """``J r``, shaped like the outputs; ``direction`` is ``(D,)``.
 
-        A new tensor each time: whoever asked may overwrite it.
+        Always a new tensor: the caller may overwrite it.
         """
         ...
 
@@ -48,11 +58,11 @@ class Linearization(Protocol):
         ...
 
     def rows(self, index: Tensor) -> Tensor:
-        """The Jacobians of some rows, shape ``(B, C, D)``, C = 1 for one output."""
+        """The Jacobians of some rows, shape ``(B, C, D)``; C = 1 for one output."""
         ...
 
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
-        """``sum_n u_n (d^2 z_n / dtheta^2) r``, shape ``(D,)``; zero where z is linear in theta."""
+        """``sum_n u_n (d^2 z_n / dtheta^2) r``, shape ``(D,)``; zero if z is linear in theta."""
         ...
 
     def restrict(self, index: Tensor, *, keep: bool = False) -> Linearization:
@@ -60,8 +70,58 @@ class Linearization(Protocol):
         ...
 
     def moved(self, by: Tensor) -> Linearization:
-        """The same rows, linearised at ``theta + by`` instead."""
+        """The same rows, linearised at ``theta + by``."""
         ...
+
+    # Shortcuts. `LinearizationDefaults` has an answer for each.
+
+    @property
+    def mode(self) -> str:
+        """How ``J r`` is computed, for the diagnostics."""
+        ...
+
+    def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
+        """``J^T u`` over each piece of the rows alone, shape ``(D, K)``."""
+        ...
+
+    def gram(self, middle: Tensor) -> Tensor | None:
+        """``sum_n J_n^T m_n J_n``, dense ``(D, D)``, if there is a fast way; else None."""
+        ...
+
+    def row_squares(self) -> Tensor | None:
+        """``|J_n|^2`` of every row, ``(N,)``, if there is a fast way; else None."""
+        ...
+
+    def row_products(self) -> Tensor | None:
+        """``J J^T``, ``(N, N)``, for one output, if J need not be formed for it; else None."""
+        ...
+
+    def held_bytes(self) -> int | None:
+        """Bytes of rows that this object keeps in memory; None if unknown."""
+        ...
+
+
+class LinearizationDefaults:
+    """A linearisation without shortcuts."""
+
+    mode: str = "exact"
+
+    def sums(self: Linearization, weights: Tensor, pieces: list[Tensor]) -> Tensor:
+        found = {k: self.restrict(i).vjp(weights[i]) for k, i in enumerate(pieces) if len(i)}
+        nothing = torch.zeros_like(next(iter(found.values())) if found else self.vjp(weights))
+        return torch.stack([found.get(k, nothing) for k in range(len(pieces))], 1)
+
+    def gram(self, middle: Tensor) -> Tensor | None:
+        return None
+
+    def row_squares(self) -> Tensor | None:
+        return None
+
+    def row_products(self) -> Tensor | None:
+        return None
+
+    def held_bytes(self) -> int | None:
+        return None
 
 
 class Evaluator(Protocol):
@@ -70,6 +130,27 @@ class Evaluator(Protocol):
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
         """``z(theta + c d)`` for each scale c, shape ``(S, N)`` or ``(S, N, C)``."""
         ...
+
+    @property
+    def estimates(self) -> bool:
+        """Whether `along` only estimates several scales at once."""
+        ...
+
+    def confirm(self, direction: Tensor, scale: float, *, everywhere: bool) -> Tensor:
+        """One edit, run by the model, shape ``(1, N)`` or ``(1, N, C)``.
+
+        Without ``everywhere`` the model may be run only on rows whose label is in doubt.
+        """
+        ...
+
+
+class EvaluatorDefaults:
+    """An evaluator that runs the model for every edit."""
+
+    estimates: bool = False
+
+    def confirm(self: Evaluator, direction: Tensor, scale: float, *, everywhere: bool) -> Tensor:
+        return self.along(direction, torch.tensor([scale], dtype=torch.float64))
 
 
 class Editable(Protocol):
@@ -84,13 +165,13 @@ class Editable(Protocol):
     def parameter_names(self) -> list[str]: ...
 
     def linearize(self, X: Any, *, keep: bool = True) -> Linearization:
-        """The model on these rows; ``keep`` says whether many products will be asked for."""
+        """The model on these rows; ``keep`` says that many products will follow."""
         ...
 
     def evaluator(self, X: Any) -> Evaluator: ...
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
-        """``z(theta)``; at the fitted parameters when none are given."""
+        """``z(theta)``; at the fitted parameters if none are given."""
         ...
 
     def edited(self, theta: Tensor) -> Any:
@@ -100,3 +181,62 @@ class Editable(Protocol):
     def frame_fingerprint(self) -> str:
         """A hash of everything in the model that an edit leaves alone."""
         ...
+
+    # What the model knows of its training. `EditableDefaults` has an answer for each.
+
+    @property
+    def loss_name(self) -> str | None:
+        """The training loss, a name in `fairij.LOSSES`; None if unknown."""
+        ...
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """The class labels in the order of the outputs; None if unknown."""
+        ...
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Words that may be given as labels instead of class numbers, in order."""
+        ...
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences on what an edit does not keep of this model, or cannot know."""
+        ...
+
+    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
+        """Sample weights times class weights; ``y`` holds class indices. None: all equal."""
+        ...
+
+    def held_back(self, y: NDArray[Any]) -> Held:
+        """Which of the rows with these labels training did not see."""
+        ...
+
+    def l2(self, rows: int, weight_sum: float) -> Tensor | None:
+        """The penalty ``(D,)`` in ``sum w l / W + sum l2 theta^2 / 2``; None for no penalty."""
+        ...
+
+    def halve_batches(self, X: Any) -> bool:
+        """Use half the rows per batch from now on; False if that cannot be done."""
+        ...
+
+
+class EditableDefaults:
+    """A model that knows nothing of its training and has no batches."""
+
+    loss_name: str | None = None
+    classes: NDArray[Any] | None = None
+    class_names: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
+        return weight
+
+    def held_back(self, y: NDArray[Any]) -> Held:
+        return None
+
+    def l2(self, rows: int, weight_sum: float) -> Tensor | None:
+        return None
+
+    def halve_batches(self, X: Any) -> bool:
+        return False

@@ -7,14 +7,13 @@ model's outputs are one product away, and the second-order term is zero. A famil
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from fairij.models.base import Middle
+from fairij.models.base import EvaluatorDefaults, LinearizationDefaults, Middle
 
 
 class Jacobian(Protocol):
@@ -36,9 +35,34 @@ class Jacobian(Protocol):
         """The Jacobian of some rows."""
         ...
 
+    def gram(self, middle: Tensor) -> Tensor | None:
+        """``sum_n J_n^T m_n J_n``, dense ``(D, D)``, if there is a fast way; else None."""
+        ...
+
+    def row_squares(self) -> Tensor | None:
+        """``|J_n|^2`` of every row, ``(N,)``, if there is a fast way; else None."""
+        ...
+
+    def held_bytes(self) -> int | None:
+        """Bytes of rows kept in memory; None if unknown."""
+        ...
+
+
+class JacobianDefaults:
+    """A Jacobian without shortcuts."""
+
+    def gram(self, middle: Tensor) -> Tensor | None:
+        return None
+
+    def row_squares(self) -> Tensor | None:
+        return None
+
+    def held_bytes(self) -> int | None:
+        return None
+
 
 @dataclass(frozen=True)
-class ConstantLinearization:
+class ConstantLinearization(LinearizationDefaults, EvaluatorDefaults):
     """`Linearization` and `Evaluator` of a model that is linear in its parameters."""
 
     outputs: Tensor
@@ -58,15 +82,14 @@ class ConstantLinearization:
     def rows(self, index: Tensor) -> Tensor:
         return self.jacobian.rows(index)
 
-    @property
-    def gram(self) -> Callable[[Tensor], Tensor] | None:
-        """``m -> sum_n J_n^T m_n J_n``, dense, where the family has a fast way to it."""
-        return getattr(self.jacobian, "gram", None)
+    def gram(self, middle: Tensor) -> Tensor | None:
+        return self.jacobian.gram(middle)
 
     def row_squares(self) -> Tensor | None:
-        """``|J_n|^2`` of every row, (N,), where the family has a fast way to it."""
-        squares = getattr(self.jacobian, "row_squares", None)
-        return None if squares is None else squares()
+        return self.jacobian.row_squares()
+
+    def held_bytes(self) -> int | None:
+        return self.jacobian.held_bytes()
 
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         return torch.zeros_like(direction)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.models.base import Editable, Evaluator, Linearization
+from fairij.models.base import Editable, Evaluator, Held, Linearization
 
 
 class Delegating:
@@ -17,6 +18,10 @@ class Delegating:
 
     def __init__(self, inner: Editable) -> None:
         self._inner = inner
+        self.loss_name: str | None = inner.loss_name
+        self.classes: NDArray[Any] | None = inner.classes
+        self.class_names: tuple[str, ...] = inner.class_names
+        self.caveats: tuple[str, ...] = inner.caveats
 
     def prepare(self, X: Any) -> Any:
         return X
@@ -44,7 +49,14 @@ class Delegating:
     def frame_fingerprint(self) -> str:
         return self._inner.frame_fingerprint()
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "_inner":  # not yet set, as while being copied
-            raise AttributeError(name)
-        return getattr(self._inner, name)
+    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
+        return self._inner.row_weights(y, weight)
+
+    def held_back(self, y: NDArray[Any]) -> Held:
+        return self._inner.held_back(y)
+
+    def l2(self, rows: int, weight_sum: float) -> Tensor | None:
+        return self._inner.l2(rows, weight_sum)
+
+    def halve_batches(self, X: Any) -> bool:
+        return self._inner.halve_batches(self.prepare(X))

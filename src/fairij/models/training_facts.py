@@ -27,40 +27,33 @@ from fairij.models.sklearn.estimators import HELD_BACK, Held
 def loss_of(editable: Editable, asked: Any) -> Any:
     """The loss asked for; where that is "auto", the one that the model was trained on."""
     if isinstance(asked, str) and asked == "auto":
-        return getattr(editable, "loss_name", None) or asked
+        return editable.loss_name or asked
     return asked
 
 
 def classes_of(editable: Editable, y: NDArray[Any] | None = None) -> NDArray[Any] | None:
     """The class labels; where labels ``y`` are all among the model's names of them, those."""
-    names = np.asarray(getattr(editable, "class_names", []))
+    names = np.asarray(editable.class_names)
     if y is not None and len(names) and y.dtype.kind in "UO" and np.isin(y, names).all():
         return names
-    return getattr(editable, "classes", None)
+    return editable.classes
 
 
 def held_back_of(editable: Editable, given: NDArray[Any]) -> Held:
     """Which of the rows with these labels, all that the user has given, were not trained on."""
-    held: Held = editable.held_back(given) if hasattr(editable, "held_back") else None
-    return held
+    return editable.held_back(given)
 
 
 def caveats_of(editable: Editable, held: Held) -> tuple[str, ...]:
     unknown = (HELD_BACK,) if isinstance(held, str) else ()
-    return (*getattr(editable, "caveats", ()), *unknown)
+    return (*editable.caveats, *unknown)
 
 
 def weights_of(
     editable: Editable, y: Tensor, labels: NDArray[Any], weight: Tensor | None
 ) -> Tensor | None:
     """Sample weights as the model's training had them; None where all rows weigh alike."""
-    if hasattr(editable, "row_weights"):
-        combined: Tensor | None = editable.row_weights(y, weight)
-        return combined
-    factors = editable.label_weights(labels) if hasattr(editable, "label_weights") else None
-    if factors is None:
-        return weight
-    return torch.as_tensor(factors) if weight is None else weight * torch.as_tensor(factors)
+    return editable.row_weights(y, weight)
 
 
 def trained_weights(
@@ -82,7 +75,5 @@ def l2_of(editable: Editable, rows: int, weight: Tensor | None, weight_decay: fl
     """The model's own penalty and the ``weight_decay`` that the user adds, ``()`` or ``(D,)``."""
     theta = editable.theta
     given = torch.as_tensor(float(weight_decay), dtype=theta.dtype, device=theta.device)
-    if not hasattr(editable, "l2"):
-        return given
-    own: Tensor = editable.l2(rows, rows if weight is None else float(weight.sum()))
-    return own.to(theta) + given
+    own = editable.l2(rows, rows if weight is None else float(weight.sum()))
+    return given if own is None else own.to(theta) + given

@@ -24,7 +24,14 @@ from torch import Tensor
 
 from fairij.data.file_vectors import lies_in_file, new_rows
 from fairij.errors import CheckpointError, InvalidInputError
-from fairij.models.base import Editable, Evaluator, Linearization, Middle
+from fairij.models.base import (
+    Editable,
+    Evaluator,
+    EvaluatorDefaults,
+    Linearization,
+    LinearizationDefaults,
+    Middle,
+)
 from fairij.models.delegating import Delegating
 from fairij.scale.collectives import from_all, own_number
 from fairij.storage.checksummed import read_sealed, write_sealed, write_whole
@@ -147,7 +154,7 @@ class JournaledEditable(Delegating):
         return made.to(self.theta.device)
 
 
-class JournaledEvaluator:
+class JournaledEvaluator(EvaluatorDefaults):
     """An `Evaluator` whose passes are written down; it is made when one has to be made anew."""
 
     def __init__(
@@ -165,7 +172,7 @@ class JournaledEvaluator:
         return made.to(self._device)
 
 
-class JournaledLinearization:
+class JournaledLinearization(LinearizationDefaults):
     """A `Linearization` whose passes are written down; made when one has to be made anew."""
 
     def __init__(
@@ -181,12 +188,11 @@ class JournaledLinearization:
         return self._journal.recalled(name, given, make).to(self._device)
 
     @property
-    def mode(self) -> str:
-        return str(getattr(self._inner, "mode", "exact"))
+    def mode(self) -> str:  # type: ignore[override]
+        return self._inner.mode
 
-    @property
-    def gram(self) -> Any:
-        return getattr(self._inner, "gram", None)
+    def gram(self, middle: Tensor) -> Tensor | None:
+        return self._inner.gram(middle)
 
     @cached_property
     def outputs(self) -> Tensor:
@@ -217,18 +223,7 @@ class JournaledLinearization:
 
     def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
         """``J^T u`` over each piece of the rows alone, ``(D, K)``."""
-
-        def make() -> Tensor:
-            at_once = getattr(self._inner, "sums", None)
-            if at_once is not None:
-                found: Tensor = at_once(weights, pieces)
-                return found
-            parts = [self._inner.restrict(i).vjp(weights[i]) for i in pieces if len(i)]
-            filled = iter(parts)
-            nothing = torch.zeros_like(parts[0]) if parts else weights.new_zeros(0)
-            return torch.stack([next(filled) if len(i) else nothing for i in pieces], 1)
-
-        return self._pass("sums", torch.cat(pieces), make)
+        return self._pass("sums", torch.cat(pieces), lambda: self._inner.sums(weights, pieces))
 
 
 def _checked(folder: Any) -> Path:

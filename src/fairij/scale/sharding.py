@@ -26,7 +26,15 @@ from fairij.data.rows import Columns, n_rows, part_of, take_rows
 from fairij.data.sources import Name, Source, joined_tables, named_column
 from fairij.errors import InvalidInputError
 from fairij.fairness.arrays import unwrapped
-from fairij.models.base import Evaluator, Linearization, Middle, Some, counted_from
+from fairij.models.base import (
+    Evaluator,
+    EvaluatorDefaults,
+    Linearization,
+    LinearizationDefaults,
+    Middle,
+    Some,
+    counted_from,
+)
 from fairij.models.delegating import Delegating
 from fairij.scale.agreement import check_columns, check_rows, columns_of
 from fairij.scale.collectives import gathered, in_unison, processes, summed, together
@@ -157,7 +165,7 @@ class DistributedEditable(Delegating):
         return gathered(lambda: self._inner.outputs(X.local, theta), X.counts)
 
 
-class ShardedLinearization:
+class ShardedLinearization(LinearizationDefaults):
     """``J r`` and ``J^T u`` of the rows of all processes.
 
     The rows, process after process, stand at ``place`` among all rows of this linearisation; None
@@ -173,8 +181,8 @@ class ShardedLinearization:
         self._own: Some = self._range if place is None else place[self._range]
 
     @property
-    def mode(self) -> str:
-        return str(getattr(self._local, "mode", "exact"))
+    def mode(self) -> str:  # type: ignore[override]
+        return self._local.mode
 
     @cached_property
     def outputs(self) -> Tensor:
@@ -228,12 +236,9 @@ class ShardedLinearization:
         def own() -> Tensor:
             here = [self._here(index)[0] for index in pieces]
             given, nothing = weights[self._own], torch.zeros_like(self._theta)
-            if at_once := getattr(self._local, "sums", None):
-                found: Tensor = at_once(given, here)
-                return found
-            restrict = self._local.restrict
-            parts = [restrict(i).vjp(given[i]) if len(i) else nothing for i in here]
-            return torch.stack(parts, 1)
+            if not any(len(index) for index in here):
+                return torch.stack([nothing] * len(pieces), 1)
+            return self._local.sums(given, here)
 
         return summed(own)
 
@@ -260,7 +265,7 @@ class ShardedLinearization:
         return spread
 
 
-class ShardedEvaluator:
+class ShardedEvaluator(EvaluatorDefaults):
     """The outputs of many edits on the rows of all processes."""
 
     def __init__(self, local: Evaluator, counts: list[int]) -> None:

@@ -20,7 +20,9 @@ from fairij.errors import InvalidInputError
 from fairij.models.base import (
     Editable,
     Evaluator,
+    EvaluatorDefaults,
     Linearization,
+    LinearizationDefaults,
     Middle,
     Some,
     counted_from,
@@ -103,7 +105,7 @@ class Chunks:
         return True
 
 
-class StreamedLinearization:
+class StreamedLinearization(LinearizationDefaults):
     """``J r`` and ``J^T u`` of a source, chunk by chunk."""
 
     def __init__(
@@ -116,9 +118,9 @@ class StreamedLinearization:
         self._kept: list[tuple[int, Linearization]] = []  # with their numbers of rows
 
     @cached_property
-    def mode(self) -> str:
+    def mode(self) -> str:  # type: ignore[override]
         first = next(self._source.chunks(min(32, self._chunks.size)))
-        return str(getattr(self._model.linearize(first, keep=False), "mode", "exact"))
+        return self._model.linearize(first, keep=False).mode
 
     def _each(self) -> Iterator[tuple[slice, Linearization]]:
         """Every chunk linearised; those that fit are kept for the next pass."""
@@ -231,7 +233,7 @@ class StreamedLinearization:
             first += count
 
 
-class StreamedEvaluator:
+class StreamedEvaluator(EvaluatorDefaults):
     """The outputs of many edits on a source."""
 
     def __init__(self, model: Editable, source: Source) -> None:
@@ -256,7 +258,7 @@ def halved(model: Any, X: Any) -> bool:
     """Whether a model's batches of such rows could be made smaller, and now are."""
     while isinstance(model, Delegating):
         model, X = model._inner, model.prepare(X)
-    return hasattr(model, "halve_batches") and bool(model.halve_batches(model.prepare(X)))
+    return bool(model.halve_batches(model.prepare(X) if hasattr(model, "prepare") else X))
 
 
 def located(error: InvalidInputError, start: int) -> InvalidInputError:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from fairij.errors import InvalidInputError
 from fairij.method.curvature import Curvature
+
+S = TypeVar("S", bound="Solver")
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,32 @@ class Solution:
 
 
 class Inverse(Protocol):
-    """``(H + damping I)^-1``, or a stand-in for it."""
+    """``(H + damping I)^-1``, or an approximation of it."""
 
     @property
     def damping(self) -> float: ...
 
-    def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution: ...
+    def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:
+        """Solve for ``b`` of shape ``(D,)`` or ``(D, K)``."""
+        ...
+
+    @property
+    def products(self) -> int | None:
+        """How many products with the curvature were made so far; None if not counted."""
+        ...
+
+    def with_damping(self, damping: float) -> Inverse | None:
+        """The inverse at another damping from work already done; None if there is no such way."""
+        ...
+
+
+class InverseDefaults:
+    """An inverse that counts no products and starts over for another damping."""
+
+    products: int | None = None
+
+    def with_damping(self, damping: float) -> Inverse | None:
+        return None
 
 
 class Solver(Protocol):
@@ -52,6 +74,26 @@ class Solver(Protocol):
     def name(self) -> str: ...
 
     def prepare(self, curvature: Curvature, damping: float) -> Inverse: ...
+
+    @property
+    def unshared(self) -> Solver:
+        """The same settings for a curvature that is met only once."""
+        ...
+
+    def seeded(self, seed: int) -> Solver:
+        """The same settings with this seed; solvers without randomness return themselves."""
+        ...
+
+
+class SolverDefaults:
+    """A solver without randomness that keeps nothing between fits."""
+
+    @property
+    def unshared(self: Solver) -> Solver:
+        return self
+
+    def seeded(self: S, seed: int) -> S:
+        return self
 
 
 def check_damping(damping: float) -> float:

@@ -17,7 +17,7 @@ from torch import Tensor
 from fairij.errors import InvalidInputError, NegativeCurvatureError, NotConvergedError
 from fairij.method.curvature import Curvature
 from fairij.scale.collectives import processes
-from fairij.solvers.base import Solution, check_damping, columns
+from fairij.solvers.base import Solution, SolverDefaults, check_damping, columns
 from fairij.solvers.exact import not_positive_definite
 from fairij.solvers.row_space import RowSpaceInverse
 from fairij.solvers.sampling import sampled
@@ -30,7 +30,7 @@ NOTHING_NEW = 1e-4  # of a direction that the earlier ones already span
 
 
 @dataclass(frozen=True)
-class ConjugateGradient:
+class ConjugateGradient(SolverDefaults):
     """``(H + damping I) x = b`` by products with H alone. Time (N D) a step.
 
     Parameters

@@ -9,11 +9,17 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError, NegativeCurvatureError
 from fairij.method.curvature import Curvature, dense
-from fairij.solvers.base import Solution, check_damping, columns
+from fairij.solvers.base import (
+    InverseDefaults,
+    Solution,
+    SolverDefaults,
+    check_damping,
+    columns,
+)
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(SolverDefaults):
     """``L L^T = H + damping I``. Time N D^2 + D^3 / 3, memory D^2.
 
     For an ensemble of T trees the matrix takes N T^2 / 2 additions in place of N D^2.
@@ -37,7 +43,7 @@ class Exact:
         return ExactInverse(dense(curvature), check_damping(damping), curvature.name)
 
 
-class ExactInverse:
+class ExactInverse(InverseDefaults):
     """A Cholesky factor; solving is two triangular solves."""
 
     def __init__(self, matrix: Tensor, damping: float, name: str) -> None:

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fairij.method.curvature import Curvature
-from fairij.solvers.base import Solution, check_damping, relative_residual
+from fairij.solvers.base import (
+    InverseDefaults,
+    Solution,
+    SolverDefaults,
+    check_damping,
+    relative_residual,
+)
 
 
 @dataclass(frozen=True)
-class Identity:
+class Identity(SolverDefaults):
     """``x = b``: influence is the plain inner product of gradients."""
 
     name = "identity"
@@ -21,7 +27,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class IdentityInverse:
+class IdentityInverse(InverseDefaults):
     """Gives back what it is given."""
 
     curvature: Curvature

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from fairij.errors import InvalidInputError, NotConvergedError
 from fairij.method.curvature import Curvature, largest_eigenvalue
-from fairij.solvers.base import Solution, check_damping, columns, relative_residual
+from fairij.solvers.base import (
+    InverseDefaults,
+    Solution,
+    SolverDefaults,
+    check_damping,
+    columns,
+    relative_residual,
+)
 
 
 @dataclass(frozen=True)
-class Neumann:
+class Neumann(SolverDefaults):
     """Time (N D) a step, or (batch D) on sampled rows (LiSSA).
 
     Parameters
@@ -42,6 +49,9 @@ class Neumann:
         if self.scale != "power" and not (isinstance(self.scale, (int, float)) and self.scale > 0):
             raise InvalidInputError(f"`scale` must be positive or 'power', got {self.scale!r}.")
 
+    def seeded(self, seed: int) -> Neumann:
+        return replace(self, seed=seed)
+
     def prepare(self, curvature: Curvature, damping: float) -> NeumannInverse:
         damping = check_damping(damping)
         if isinstance(self.scale, str):
@@ -53,7 +63,7 @@ class Neumann:
         return NeumannInverse(self, curvature, damping, scale)
 
 
-class NeumannInverse:
+class NeumannInverse(InverseDefaults):
     """The series at a known scale."""
 
     def __init__(

@@ -13,7 +13,7 @@ Fisher.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,11 +21,18 @@ from torch import Tensor
 from fairij.errors import InvalidInputError
 from fairij.method.curvature import Curvature
 from fairij.method.objective import Objective
-from fairij.solvers.base import Solution, check_damping, columns, relative_residual
+from fairij.solvers.base import (
+    InverseDefaults,
+    Solution,
+    SolverDefaults,
+    check_damping,
+    columns,
+    relative_residual,
+)
 
 
 @dataclass(frozen=True)
-class PrintedWoodFisher:
+class PrintedWoodFisher(SolverDefaults):
     """Two passes over the sampled rows.
 
     Parameters
@@ -47,12 +54,15 @@ class PrintedWoodFisher:
         generator = torch.Generator().manual_seed(self.seed)
         return torch.randperm(n, generator=generator, device="cpu")[: self.rows]
 
+    def seeded(self, seed: int) -> PrintedWoodFisher:
+        return replace(self, seed=seed)
+
     def prepare(self, curvature: Curvature, damping: float) -> PrintedInverse:
         index = self.visited(len(curvature.objective.y)).to(curvature.objective.theta.device)
         return PrintedInverse(curvature, index, check_damping(damping))
 
 
-class PrintedInverse:
+class PrintedInverse(InverseDefaults):
     """``v - gamma g_1``."""
 
     def __init__(self, curvature: Curvature, index: Tensor, damping: float) -> None:

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from fairij.method.curvature import Curvature
 from fairij.models.torch.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
-from fairij.solvers.base import Solution, check_damping, relative_residual
+from fairij.solvers.base import InverseDefaults, Solution, check_damping, relative_residual
 
 BYTES = 32  # of an entry of R R^T, of its factor in double precision, and of making both
 
 
-class RowSpaceInverse:
+class RowSpaceInverse(InverseDefaults):
     """``(H + (damping + ridge) I)^-1`` for a curvature of few rows with one output each."""
 
     def __init__(
@@ -46,11 +46,10 @@ class RowSpaceInverse:
         others, none is then followed where it alone leads.
         """
         o = curvature.objective
-        known = getattr(o.model, "row_products", None)
-        if known is None or o.l2.ndim > 0 or BYTES * len(o.y) ** 2 > memory_limit:
+        if o.l2.ndim > 0 or BYTES * len(o.y) ** 2 > memory_limit:
             return None
         try:
-            traces, products = curvature.traces(slice(None)), known()
+            traces, products = curvature.traces(slice(None)), o.model.row_products()
             if traces is None or products is None:
                 return None
             root = traces.sqrt()  # of one output, whose trace is all there is

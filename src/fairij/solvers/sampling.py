@@ -20,7 +20,7 @@ def sampled(curvature: Curvature, rows: int, *, seed: int = 0) -> Curvature | No
     likely it was.
     """
     o = curvature.objective
-    squares = getattr(o.model, "row_squares", lambda: None)()
+    squares = o.model.row_squares()
     shares = []
     for some in blocks(len(o.y)):
         traces = curvature.traces(some)

@@ -8,18 +8,25 @@ better stand-in for the Hessian.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from fairij.errors import InvalidInputError, SolverError
 from fairij.method.curvature import Curvature
-from fairij.solvers.base import Solution, check_damping, columns, relative_residual
+from fairij.solvers.base import (
+    InverseDefaults,
+    Solution,
+    SolverDefaults,
+    check_damping,
+    columns,
+    relative_residual,
+)
 
 
 @dataclass(frozen=True)
-class Woodbury:
+class Woodbury(SolverDefaults):
     """Time B^2 D, memory B D.
 
     Parameters
@@ -36,6 +43,9 @@ class Woodbury:
         if self.rows < 1:
             raise InvalidInputError(f"`rows` must be at least 1, got {self.rows}.")
 
+    def seeded(self, seed: int) -> Woodbury:
+        return replace(self, seed=seed)
+
     def prepare(self, curvature: Curvature, damping: float) -> WoodburyInverse:
         o = curvature.objective
         generator = torch.Generator().manual_seed(self.seed)
@@ -45,7 +55,7 @@ class Woodbury:
         return WoodburyInverse(curvature, G, check_damping(damping))
 
 
-class WoodburyInverse:
+class WoodburyInverse(InverseDefaults):
     """The factor of ``I + G A^-1 G^T``, G already divided by the root of B."""
 
     def __init__(self, curvature: Curvature, G: Tensor, damping: float) -> None:

@@ -38,16 +38,52 @@ class Proposal:
     label: float | None = None  # what the table calls the scale, where it is not c
 
 
+@dataclass(frozen=True)
+class Account:
+    """What an edit did, in words for the report."""
+
+    sentence: str  # the end of a sentence that begins with "the edit"
+    name: str  # what the size of the edit is called
+    size: str
+    note: str
+
+
 class Search(Protocol):
     """Settings that say which edits to try."""
 
     name: ClassVar[str]
-    # whether whole rows are dropped; such edits are screened loosely and the chosen one solved anew
+    # whether whole rows are dropped: then candidates are solved loosely and the chosen one again
     drops: ClassVar[bool]
     stops_early: ClassVar[bool]  # at the first proposal that does not lower the gap
 
     def propose(self, scene: Scene) -> Iterator[Proposal]: ...
 
     def count(self, scene: Scene) -> int:
-        """How many proposals there will be, at most."""
+        """The largest possible number of proposals."""
         ...
+
+    def most(self, rows: int) -> int | None:
+        """The most rows that are ever dropped; None for no limit."""
+        ...
+
+    def account(self, k: int, scale: float, rows: int) -> Account:
+        """The edit with these ``k`` and ``scale`` in words; ``rows`` were trained on."""
+        ...
+
+
+class SearchDefaults:
+    """A search that moves parameters without dropping rows and judges every proposal."""
+
+    drops: ClassVar[bool] = False
+    stops_early: ClassVar[bool] = False
+
+    def most(self, rows: int) -> int | None:
+        return None
+
+    def account(self, k: int, scale: float, rows: int) -> Account:
+        return Account(
+            "moved the parameters, without training again.",
+            "size of the edit",
+            f"{scale:g}",
+            "as the search counts it",
+        )

@@ -15,20 +15,19 @@ import torch
 
 from fairij.errors import InvalidInputError
 from fairij.method.influence import nested_gradients
-from fairij.method.search.base import Proposal, Scene, Search
+from fairij.method.search.base import Account, Proposal, Scene, Search, SearchDefaults
 from fairij.method.search.reweighting import Path, Reweight, check_scales
 
 PAPER_SCALES = (0.01, 0.1, 1.0, 2.0, 3.0, 5.0, 10.0)
 Progress = Callable[[str, int, int], None]
 
 
-class _Dropping:
+class _Dropping(SearchDefaults):
     """What the searches that drop whole rows share."""
 
     scales: tuple[float, ...]
     tolerance: float
     drops: ClassVar[bool] = True
-    stops_early: ClassVar[bool] = False
     at_once: ClassVar[int | None] = None  # solved together; None for all
 
     def ks(self, positive: int, rows: int) -> list[int]:
@@ -37,6 +36,16 @@ class _Dropping:
     def most(self, rows: int) -> int:
         """How many of the rows are ever dropped, however many are harmful."""
         return max(self.ks(rows, rows), default=0)
+
+    def account(self, k: int, scale: float, rows: int) -> Account:
+        far = "as" if scale == 1 else f"{scale:g} times as far as"
+        return Account(
+            f"moved the parameters {far} leaving out {k:,} of the {rows:,} training rows would, "
+            "without training again.",
+            "rows left out in effect",
+            f"{k:,}",
+            f"{k / rows:.1%} of the training rows, at scale {scale:g}",
+        )
 
     def count(self, scene: Scene) -> int:
         return len(self.ks(len(scene.order), len(scene.objective.y)))

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError
 from fairij.method.influence import gram_of, weights_to_move
-from fairij.method.search.base import Proposal, Scene
+from fairij.method.search.base import Account, Proposal, Scene, SearchDefaults
 
 
 @dataclass(frozen=True)
-class Reweight:
+class Reweight(SearchDefaults):
     """Lower the weight of each harmful row in proportion to its influence.
 
     ``theta + c (H + damping I)^-1 sum_n max(I_n, 0) g_n / N``. The sum is one vector, so all scales
@@ -31,14 +31,21 @@ class Reweight:
     tolerance: float | None = None
 
     name: ClassVar[str] = "reweight"
-    drops: ClassVar[bool] = False
-    stops_early: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_scales(self.scales)
 
     def count(self, scene: Scene) -> int:
         return 1
+
+    def account(self, k: int, scale: float, rows: int) -> Account:
+        return Account(
+            f"moved the parameters as if each of {k:,} of the {rows:,} training rows had "
+            "counted less, in proportion to its influence, without training again.",
+            "rows that count less in effect",
+            f"{k:,}",
+            f"{k / rows:.1%} of the training rows, at scale {scale:g}",
+        )
 
     def propose(self, scene: Scene) -> Iterator[Proposal]:
         if len(scene.order) == 0:
@@ -54,7 +61,7 @@ class Reweight:
 
 
 @dataclass(frozen=True)
-class Path:
+class Path(SearchDefaults):
     """Many small steps, each the cheapest one by the training loss for what it takes off the gap.
 
     ``d <- d + (H + damping I)^-1 G w``, where ``G`` are the gradients of the gaps at ``theta + d``,
@@ -84,8 +91,6 @@ class Path:
     cheapest_first: bool = False
 
     name: ClassVar[str] = "path"
-    drops: ClassVar[bool] = False
-    stops_early: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         wholes = [n for n in (self.steps, self.refresh) if n is not None]
@@ -110,6 +115,15 @@ class Path:
 
     def count(self, scene: Scene) -> int:
         return self._length + self._further
+
+    def account(self, k: int, scale: float, rows: int) -> Account:
+        way = "of the way to where the gap should be closed"
+        return Account(
+            f"moved the parameters in small steps, {scale:.0%} {way}, without training again.",
+            "length of the path",
+            f"{scale:.0%}",
+            way,
+        )
 
     def propose(self, scene: Scene) -> Iterator[Proposal]:
         if len(scene.order) == 0:

@@ -27,7 +27,8 @@ from torch import Tensor
 
 from fairij.data.rows import to_tensors
 from fairij.errors import InvalidInputError
-from fairij.models.constant import ConstantLinearization
+from fairij.models.base import EditableDefaults
+from fairij.models.constant import ConstantLinearization, JacobianDefaults
 from fairij.models.sklearn.estimators import (
     check_columns,
     class_names,
@@ -38,7 +39,7 @@ from fairij.models.sklearn.estimators import (
 
 
 @dataclass(frozen=True)
-class FeatureJacobian:
+class FeatureJacobian(JacobianDefaults):
     """``J r = X R^T + b`` with ``r = (R, b)``, ``R (C, F)`` and ``b (C,)`` if there is one."""
 
     X: Any  # (N, F), a tensor or a scipy CSR matrix
@@ -81,7 +82,7 @@ def _product(X: Any, B: Tensor) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(X @ B.numpy()))
 
 
-class LinearEditable:
+class LinearEditable(EditableDefaults):
     """A fitted linear estimator seen through its coefficients; see the module's docstring."""
 
     def __init__(self, estimator: Any, *, parameters: str | Sequence[str] = "all", **_: Any):

@@ -13,7 +13,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError
-from fairij.models.base import Evaluator, Linearization, Middle, Some
+from fairij.models.base import (
+    Evaluator,
+    EvaluatorDefaults,
+    Linearization,
+    LinearizationDefaults,
+    Middle,
+    Some,
+)
 from fairij.models.recent import TABLES, Recent
 from fairij.models.text.tokens import Tokens, bucketed, lengths, longest_first, token_rows
 from fairij.models.torch.autograd import saved_bytes
@@ -149,10 +156,10 @@ def _has_own_head(module: Any) -> bool:
     return any(hasattr(part, "triggers") for part in (module, getattr(module, "model", None)))
 
 
-def _class_names(config: Any) -> list[str]:
+def _class_names(config: Any) -> tuple[str, ...]:
     """The labels by name, in the order of the outputs; none where the model has one output."""
     names = getattr(config, "id2label", None) or {}
-    return [str(names[i]) for i in sorted(names)] if len(names) > 1 else []
+    return tuple(str(names[i]) for i in sorted(names)) if len(names) > 1 else ()
 
 
 def _loss_name(config: Any) -> str | None:
@@ -167,7 +174,7 @@ def _loss_name(config: Any) -> str | None:
 
 
 @dataclass(frozen=True)
-class TokenEvaluator:
+class TokenEvaluator(EvaluatorDefaults):
     """A forward pass an edit."""
 
     model: TransformersEditable
@@ -179,7 +186,7 @@ class TokenEvaluator:
         return torch.stack([self.model.outputs(self.X, theta + step) for step in steps])
 
 
-class InGivenOrder:
+class InGivenOrder(LinearizationDefaults):
     """A linearisation of rows that were put in another order, seen in the order given."""
 
     def __init__(self, inner: TorchLinearization, order: Tensor) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,8 @@ from torch.func import functional_call, jacrev, vmap
 
 from fairij.data.rows import take_rows
 from fairij.errors import InvalidInputError
-from fairij.models.base import Evaluator, Linearization
-from fairij.models.constant import ConstantLinearization
+from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization
+from fairij.models.constant import ConstantLinearization, JacobianDefaults
 from fairij.models.recent import Recent
 from fairij.models.text.tokens import Tokens, longest_first
 from fairij.models.text.transformers import TransformersEditable
@@ -153,7 +153,7 @@ def _check(encoder: Any, n_tokens: Any, pooling: Any) -> None:
 
 
 @dataclass(frozen=True)
-class DenseJacobian:
+class DenseJacobian(JacobianDefaults):
     """``J`` as one array, (N, C, D)."""
 
     array: Tensor
@@ -200,7 +200,7 @@ class TriggerLinearization(ConstantLinearization):
 
 
 @dataclass
-class ScreeningEvaluator:
+class ScreeningEvaluator(EvaluatorDefaults):
     """Many scales at once by a parabola; a single one, the edit to be taken, by the model.
 
     The parabola is ``z + c J d``, bent as far as an edit that the model has run was seen to be: of
@@ -211,7 +211,7 @@ class ScreeningEvaluator:
     exact: Evaluator
     # J d, and what it leaves out; the latest first
     runs: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    screens: ClassVar[bool] = True
+    estimates: bool = field(default=True, init=False)
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
         z = self.linear.along(direction, scales)
@@ -223,12 +223,14 @@ class ScreeningEvaluator:
         self._learn(z[0], seen[0])
         return seen
 
-    def nearly(self, direction: Tensor, scale: float) -> Tensor:
-        """One edit, (1, N): run on the rows whose label is in doubt, screened on the others.
+    def confirm(self, direction: Tensor, scale: float, *, everywhere: bool) -> Tensor:
+        """One edit, ``(1, N)``: run on all rows, or only on rows whose label is in doubt.
 
-        In doubt is a label that a bend as large as the whole step would change.
+        A label is in doubt if a bend as large as the whole step would change it.
         """
         model, steps = self.linear.model, torch.tensor([scale], dtype=torch.float64)
+        if everywhere:
+            return self.along(direction, steps)
         z = self.linear.along(direction, steps)
         bent = self._bent(z)[0].clone()
         index = torch.nonzero(_in_doubt(bent, z[0] - self.linear.outputs))[:, 0]

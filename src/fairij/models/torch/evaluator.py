@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from fairij.models.base import EvaluatorDefaults
 from fairij.models.torch.out_of_memory import retried
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 Products = dict[tuple[int, int | None], Tensor]  # by the places of weight and bias in theta
 
 
-class TorchEvaluator:
+class TorchEvaluator(EvaluatorDefaults):
     """Forward passes at many parameters, sharing what is linear in them.
 
     Where the module's first step is a linear layer on the data itself, the products of the data

@@ -12,7 +12,7 @@ from torch.func import jacrev, vmap
 
 from fairij.data.file_vectors import release
 from fairij.data.rows import n_rows, take_rows
-from fairij.models.base import Middle
+from fairij.models.base import LinearizationDefaults, Middle
 from fairij.models.torch.autograd import Graph, JvpMode, saved_bytes, working_mode
 from fairij.models.torch.batches import mapped, parts_of, sliced
 from fairij.models.torch.factored import FactoredGraph, NotFactoredError, row_products
@@ -26,7 +26,7 @@ PROBE_ROWS = 32
 T = TypeVar("T")
 
 
-class TorchLinearization:
+class TorchLinearization(LinearizationDefaults):
     """``J r`` and ``J^T u`` in batches; graphs are kept while they fit in the memory limit."""
 
     def __init__(
@@ -42,7 +42,7 @@ class TorchLinearization:
         self._parameters = model.split(self._at)
         self._cut()
         probe = sliced(X, 0, min(PROBE_ROWS, n_rows(X)))
-        self.mode = mode or model.jvp_mode(probe)
+        self.mode: JvpMode = mode or model.jvp_mode(probe)
         self._kept: dict[int, Graph | FactoredGraph] = {}
         if memory_limit > 0:
             self._retried(lambda: self._keep_what_fits(probe))

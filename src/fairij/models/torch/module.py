@@ -14,6 +14,7 @@ from torch.func import functional_call
 
 from fairij.data.rows import n_rows, to_tensors
 from fairij.errors import InvalidInputError
+from fairij.models.base import EditableDefaults
 from fairij.models.torch.autograd import JvpMode, saved_bytes, working_mode
 from fairij.models.torch.batches import mapped, parts_of, row_shapes, sliced
 from fairij.models.torch.evaluator import TorchEvaluator
@@ -26,7 +27,7 @@ from fairij.models.torch.parameters import choose_parameters, flatten
 BATCH_BYTES = {"cpu": 4 * 2**20, "cuda": 2**29}
 
 
-class TorchEditable:
+class TorchEditable(EditableDefaults):
     """A module seen through some of its parameters; the module itself is never changed.
 
     Parameters

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError
+from fairij.models.base import EditableDefaults
 from fairij.models.constant import ConstantLinearization
 from fairij.models.recent import TABLES
 from fairij.models.sklearn.estimators import Held
@@ -86,8 +87,28 @@ class Library(Protocol):
         """A copy of the user's model with these leaf values."""
         ...
 
+    # `LibraryDefaults` has an answer for each of these.
 
-class TreeEditable:
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences on what an edit does not keep of this model, or cannot know."""
+        ...
+
+    def held_back(self, y: NDArray[Any]) -> Held:
+        """Which of the rows with these labels training did not see."""
+        ...
+
+
+class LibraryDefaults:
+    """A library whose models were trained on all rows and have nothing to warn of."""
+
+    caveats: tuple[str, ...] = ()
+
+    def held_back(self, y: NDArray[Any]) -> Held:
+        return None
+
+
+class TreeEditable(EditableDefaults):
     """A tree ensemble seen through its leaf values; the model itself is never changed.
 
     ``parameters`` may be "trainable", "all" or the name "leaf_values"; rows need no batches.
@@ -101,6 +122,7 @@ class TreeEditable:
         self.parameter_names = [NAME]
         self.loss_name = library.loss_name
         self.classes = library.classes
+        self.caveats = library.caveats
         trees = library.trees
         self.theta = torch.from_numpy(trees.values.copy()).to(library.dtype)
         self._tables: list[tuple[Any, LeafJacobian, Tensor]] = []  # the rows, J, the base
@@ -132,12 +154,7 @@ class TreeEditable:
 
     def held_back(self, y: NDArray[Any]) -> Held:
         """The rows, of those given, that early stopping kept from training."""
-        find = getattr(self._library, "held_back", None)
-        return None if find is None else find(y)
-
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        return getattr(self._library, "caveats", ())
+        return self._library.held_back(y)
 
     def _read(self, X: Any) -> tuple[LeafJacobian, Tensor]:
         """J and the base on these rows; finding leaves is dear, so the last tables are kept."""

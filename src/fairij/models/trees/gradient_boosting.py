@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.models.sklearn.estimators import Held, split_off, state_fingerprint
-from fairij.models.trees.ensemble import TreeEditable, Trees
+from fairij.models.trees.ensemble import LibraryDefaults, TreeEditable, Trees
 from fairij.models.trees.hist_gradient_boosting import known_loss
 
 
@@ -25,7 +25,7 @@ def editable(model: Any, **options: Any) -> TreeEditable:
     return TreeEditable(GradientBoosting(model), **options)
 
 
-class GradientBoosting:
+class GradientBoosting(LibraryDefaults):
     """A fitted gradient boosting model, read from its regression trees."""
 
     dtype = torch.float64

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError
 from fairij.models.sklearn.estimators import Held, class_weighted, split_off
-from fairij.models.trees.ensemble import MONOTONE, TreeEditable, Trees
+from fairij.models.trees.ensemble import MONOTONE, LibraryDefaults, TreeEditable, Trees
 
 STRUCTURE = (
     "feature_idx",
@@ -36,7 +36,7 @@ def editable(model: Any, **options: Any) -> TreeEditable:
     return TreeEditable(HistGradient(model), **options)
 
 
-class HistGradient:
+class HistGradient(LibraryDefaults):
     """A fitted histogram gradient boosting model, read from its predictors' tables of nodes."""
 
     dtype = torch.float64
@@ -100,7 +100,7 @@ class HistGradient:
         )
 
     @property
-    def caveats(self) -> tuple[str, ...]:
+    def caveats(self) -> tuple[str, ...]:  # type: ignore[override]
         return (MONOTONE,) if self._model.monotonic_cst is not None else ()
 
     def replaced(self, values: NDArray[np.float64]) -> Any:

@@ -18,6 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairij.models.constant import JacobianDefaults
+
 MOST_SUMS = 2**15  # of a bundle: 256 KiB, so that they stay in a cache
 ROWS_PER_SUM = 4  # making the sums must be cheap beside using them
 MARKS_PER_ROW = 16  # and so must be marking which combinations occur
@@ -100,7 +102,7 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class LeafJacobian:
+class LeafJacobian(JacobianDefaults):
     """A constant ``J`` with one entry a tree and row; sums are made in float64."""
 
     table: Tensor  # (G, N) int32: each row's combination in each bundle

@@ -21,7 +21,7 @@ from torch import Tensor
 from fairij.data.rows import Columns
 from fairij.errors import InvalidInputError
 from fairij.models.sklearn.estimators import class_weighted
-from fairij.models.trees.ensemble import MONOTONE, TreeEditable, Trees
+from fairij.models.trees.ensemble import MONOTONE, LibraryDefaults, TreeEditable, Trees
 
 LOSSES = {
     "binary": "binary_cross_entropy",
@@ -46,7 +46,7 @@ def editable(model: Any, **options: Any) -> TreeEditable:
     return TreeEditable(LightGBM(model), **options)
 
 
-class LightGBM:
+class LightGBM(LibraryDefaults):
     """A fitted LightGBM model, read from its text form."""
 
     dtype = torch.float64
@@ -111,7 +111,7 @@ class LightGBM:
         return negative, positive
 
     @property
-    def caveats(self) -> tuple[str, ...]:
+    def caveats(self) -> tuple[str, ...]:  # type: ignore[override]
         asked = self._settings.get("monotone_constraints", "")
         return (MONOTONE,) if re.search("[1-9]", asked) else ()
 

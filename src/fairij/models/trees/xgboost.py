@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.errors import InvalidInputError
-from fairij.models.trees.ensemble import MONOTONE, TreeEditable, Trees
+from fairij.models.trees.ensemble import MONOTONE, LibraryDefaults, TreeEditable, Trees
 
 LOSSES = {
     "binary:logistic": "binary_cross_entropy",
@@ -44,7 +44,7 @@ def editable(model: Any, **options: Any) -> TreeEditable:
     return TreeEditable(XGBoost(model), **options)
 
 
-class XGBoost:
+class XGBoost(LibraryDefaults):
     """A fitted XGBoost model, read from its JSON form."""
 
     dtype = torch.float32
@@ -107,7 +107,7 @@ class XGBoost:
         return factor if weight is None else weight.double().cpu() * factor
 
     @property
-    def caveats(self) -> tuple[str, ...]:
+    def caveats(self) -> tuple[str, ...]:  # type: ignore[override]
         return (MONOTONE,) if _is_monotone(self._booster) else ()
 
     def replaced(self, values: NDArray[np.float64]) -> Any:

@@ -12,8 +12,8 @@ import scipy.sparse
 import torch
 
 from biased import problem
+from fairij.data.hashing import data_fingerprint, in_background
 from fairij.data.sources import ArraySource
-from fairij.scale.fingerprints import data_fingerprint, meanwhile
 
 
 def test_data_fingerprint_sees_every_change() -> None:
@@ -82,7 +82,7 @@ def test_rows_in_memory_are_hashed_beside_what_comes_next() -> None:
         return "found"
 
     X = problem().X
-    assert [meanwhile(work, rows)() for rows in (X, {"a": X}, ArraySource(X))] == ["found"] * 3
+    assert [in_background(work, rows)() for rows in (X, {"a": X}, ArraySource(X))] == ["found"] * 3
     here = threading.get_ident()
     assert [thread == here for thread in threads] == [False, False, True]
 
@@ -91,6 +91,6 @@ def test_an_error_beside_is_not_lost() -> None:
     def work() -> str:
         raise MemoryError("no room")
 
-    told = meanwhile(work, problem().X)
+    told = in_background(work, problem().X)
     with pytest.raises(MemoryError, match="no room"):
         told()

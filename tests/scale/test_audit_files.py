@@ -21,11 +21,12 @@ from torch.utils.data import DataLoader
 from biased import fair, problem
 from disks import small_disk
 from fairij import Grid, mitigator
+from fairij.data import hashing
+from fairij.data.hashing import data_fingerprint
 from fairij.data.sources import ArraySource, LoaderSource
 from fairij.errors import CheckpointError, InvalidInputError
-from fairij.scale import checkpoints, fingerprints
+from fairij.scale import checkpoints
 from fairij.scale.checkpoints import Journal
-from fairij.scale.fingerprints import data_fingerprint
 from fairij.scale.sharding import Shard
 from fairij.scale.streamed_scores import score_file
 
@@ -37,8 +38,8 @@ BETWEEN = 1  # a row that a sample of every third row leaves out
 @pytest.fixture
 def _sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every third row of the problem is a sample of it."""
-    monkeypatch.setattr(fingerprints, "HASHED_ROWS", 100)
-    monkeypatch.setattr(fingerprints, "READ_ROWS", 37)
+    monkeypatch.setattr(hashing, "HASHED_ROWS", 100)
+    monkeypatch.setattr(hashing, "READ_ROWS", 37)
 
 
 @pytest.fixture

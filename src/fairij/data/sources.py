@@ -63,6 +63,10 @@ class Source(ABC):
             return table
         return part_of_table(table, np.argsort(order, kind="stable"))
 
+    def hashed(self, size: int) -> Iterator[Any]:
+        """What a fingerprint of all rows is made from: the rows, ``size`` at a time."""
+        return self.chunks(size)
+
     def subset(self, index: NDArray[np.int64]) -> Source:
         """Some rows, ascending, still held elsewhere."""
         return Subset(self, index)

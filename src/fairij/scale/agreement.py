@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Any
 
+from fairij.data.processes import processes
 from fairij.data.rows import Columns
 from fairij.errors import InvalidInputError
-from fairij.scale.collectives import processes, together
+from fairij.scale.collectives import together
 
 
 def check_agreement(facts: Callable[[], dict[str, str]]) -> None:

@@ -23,6 +23,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from fairij.data.file_vectors import lies_in_file, new_rows
+from fairij.data.hashing import raw_bytes
+from fairij.data.processes import rank
 from fairij.errors import CheckpointError, InvalidInputError
 from fairij.models.base import (
     Editable,
@@ -33,7 +35,7 @@ from fairij.models.base import (
     Middle,
 )
 from fairij.models.delegating import Delegating
-from fairij.scale.collectives import from_all, own_number
+from fairij.scale.collectives import from_all
 from fairij.storage.checksummed import read_sealed, write_sealed, write_whole
 
 FORMAT = "fairij.checkpoint/1"
@@ -66,7 +68,7 @@ class Journal:
 
         All processes go on from the same pass, but for one whose passes are its own ``alone``.
         """
-        place = _checked(folder) / f"process-{own_number()}"
+        place = _checked(folder) / f"process-{rank()}"
         known = _read_facts(place)
         if known is None:
             content = json.dumps({"format": FORMAT, "facts": dict(facts)}, indent=1).encode()
@@ -292,7 +294,7 @@ def _copied(value: Tensor) -> Tensor:
 
 
 def _hash(values: Tensor) -> str:
-    return hashlib.sha256(values.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
+    return hashlib.sha256(raw_bytes(values)).hexdigest()
 
 
 def _short(fact: str | None) -> str:

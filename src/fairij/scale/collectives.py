@@ -17,19 +17,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fairij.data.file_vectors import lies_in_file, new_rows
+from fairij.data.processes import processes
 from fairij.errors import FairIJError, InvalidInputError, ProcessError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 KNOWN = "known_to_all_processes"  # set on errors that need not be told any more
-
-
-def processes() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def own_number() -> int:
-    return dist.get_rank() if processes() > 1 else 0
 
 
 def all_or_none(work: Callable[P, T]) -> Callable[P, T]:

@@ -22,6 +22,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairij.data.hashing import rows_fingerprint
+from fairij.data.processes import processes
 from fairij.data.rows import Columns, n_rows, part_of, take_rows
 from fairij.data.sources import Name, Source, joined_tables, named_column
 from fairij.errors import InvalidInputError
@@ -37,7 +39,7 @@ from fairij.models.base import (
 )
 from fairij.models.delegating import Delegating
 from fairij.scale.agreement import check_columns, check_rows, columns_of
-from fairij.scale.collectives import gathered, in_unison, processes, summed, together
+from fairij.scale.collectives import gathered, in_unison, summed, together
 
 
 def start() -> int:
@@ -124,6 +126,10 @@ class Shard(Source):
         owner = np.searchsorted(np.cumsum(self.counts), wanted, side="right")
         table = joined_tables([part for part in parts if part is not None])
         return take_rows(table, np.argsort(np.argsort(owner, kind="stable"), kind="stable"))
+
+    def hashed(self, size: int) -> Iterator[Any]:
+        """One fingerprint per process, of its own rows."""
+        yield np.array(together(lambda: rows_fingerprint(self.local)))
 
     def subset(self, index: NDArray[np.int64]) -> Shard:
         own = (index >= self.own.start) & (index < self.own.stop)

@@ -22,7 +22,9 @@ from torch import Tensor
 
 from fairij._version import __version__
 from fairij.data.checks import whole_number
+from fairij.data.hashing import data_fingerprint, tensor_fingerprint
 from fairij.data.labels import check_outputs, check_runs, encode_classes
+from fairij.data.processes import processes
 from fairij.data.rows import Columns, n_rows
 from fairij.data.sources import ArraySource, Source, as_source, named_column, table_rows
 from fairij.errors import InvalidInputError
@@ -31,8 +33,7 @@ from fairij.method.influence import check_finite, inner
 from fairij.mitigator import FairIJ
 from fairij.models.base import Editable
 from fairij.scale.checkpoints import Journal
-from fairij.scale.collectives import processes, together
-from fairij.scale.fingerprints import data_fingerprint, fingerprint
+from fairij.scale.collectives import together
 from fairij.scale.sharding import Shard
 from fairij.scale.streaming import Chunks, located
 
@@ -195,8 +196,8 @@ def _facts(fair: FairIJ, editable: Editable, source: Source, truth: NDArray[Any]
     settings["n_train"] = fair.diagnostics_["n_train"]
     return {
         "model": editable.frame_fingerprint()[:16],
-        "parameters": fingerprint(editable.theta),
-        "direction": fingerprint(fair.direction_),
+        "parameters": tensor_fingerprint(editable.theta),
+        "direction": tensor_fingerprint(fair.direction_),
         "rows": data_fingerprint(source, truth, every_row=True)[:16],
         "settings": re.sub("0x[0-9a-f]+", "", repr(settings)),  # an address is not a setting
         "processes": str(processes()),

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError, NegativeCurvatureError, NotConvergedError
 from fairij.method.curvature import Curvature
-from fairij.scale.collectives import processes
+from fairij.data.processes import processes
 from fairij.solvers.base import Solution, SolverDefaults, check_damping, columns
 from fairij.solvers.exact import not_positive_definite
 from fairij.solvers.row_space import RowSpaceInverse

@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
@@ -73,16 +72,6 @@ def write_whole(target: Path, *content: bytes | memoryview) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def hash_of(named: Iterable[tuple[str, Tensor]], about: str = "") -> str:
-    """A hash of tensors with their names, shapes and types, wherever they are."""
-    digest = hashlib.sha256(about.encode())
-    for name, part in named:
-        digest.update(f"{name} {tuple(part.shape)} {part.dtype}".encode())
-        raw = part.detach().cpu().contiguous().view(-1)
-        digest.update((raw.view(torch.uint8) if raw.numel() else raw).numpy().tobytes())
-    return digest.hexdigest()[:32]
 
 
 def _seal(digest: str) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any, Literal
@@ -96,48 +95,3 @@ def split_off(
     except ValueError:  # too few rows of a class
         return "unknown"
     return np.asarray(held) if is_trained(len(y) - len(held)) else "unknown"
-
-
-def state_fingerprint(*parts: Any) -> str:
-    """A hash of fitted state that is the same after saving and loading."""
-    digest = hashlib.sha256()
-    _add(digest, parts, set())
-    return digest.hexdigest()
-
-
-def _add(digest: Any, value: Any, inside: set[int]) -> None:
-    """Walk what a value is made of; ``inside`` are the objects that it lies in."""
-    if id(value) in inside:
-        return
-    inside = inside | {id(value)}
-    if isinstance(value, np.random.RandomState):
-        return  # where a generator stands is no part of the model
-    if isinstance(value, Tensor):
-        value = value.detach().cpu().numpy()
-    elif hasattr(value, "tocsr"):
-        value = value.tocsr()
-        value = (value.shape, value.data, value.indices, value.indptr)
-    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
-        digest.update(f"{value.shape} {value.dtype.str}".encode())
-        digest.update(np.ascontiguousarray(value).tobytes())
-    elif isinstance(value, (list, tuple, np.ndarray)):
-        digest.update(f"sequence {len(value)}".encode())
-        for part in value:
-            _add(digest, part, inside)
-    elif isinstance(value, (set, frozenset)):
-        digest.update(repr(sorted(map(repr, value))).encode())
-    elif isinstance(value, Mapping):
-        digest.update(f"mapping {len(value)}".encode())
-        for key, part in value.items():
-            digest.update(repr(key).encode())
-            _add(digest, part, inside)
-    elif callable(value) and hasattr(value, "__qualname__"):
-        digest.update(f"{value.__module__}.{value.__qualname__}".encode())
-    elif hasattr(value, "__dict__"):
-        digest.update(type(value).__qualname__.encode())
-        _add(digest, vars(value), inside)
-    elif " at 0x" not in (text := repr(value)):
-        digest.update(f"{type(value).__name__} {text}".encode())
-    else:  # compiled: its own account of its state, as for saving
-        digest.update(type(value).__qualname__.encode())
-        _add(digest, value.__getstate__(), inside)

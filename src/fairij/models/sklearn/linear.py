@@ -25,6 +25,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from fairij.data.hashing import state_fingerprint
 from fairij.data.rows import to_tensors
 from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
@@ -34,7 +35,6 @@ from fairij.models.sklearn.estimators import (
     class_names,
     class_weighted,
     early_stopping_caveats,
-    state_fingerprint,
 )
 
 

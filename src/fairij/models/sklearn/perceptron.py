@@ -16,12 +16,12 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from fairij.data.hashing import state_fingerprint
 from fairij.errors import InvalidInputError
 from fairij.models.delegating import Delegating
 from fairij.models.sklearn.estimators import (
     check_columns,
     early_stopping_caveats,
-    state_fingerprint,
 )
 from fairij.models.torch.module import TorchEditable
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from torch import Tensor
 
+from fairij.data.hashing import state_fingerprint
 from fairij.errors import InvalidInputError
 from fairij.models.delegating import Delegating
 from fairij.models.recent import TABLES
 from fairij.models.registry import adapt
-from fairij.models.sklearn.estimators import state_fingerprint
 
 
 class WrappedEditable(Delegating):

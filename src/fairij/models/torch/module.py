@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fairij.data.hashing import described, tensors_fingerprint
 from fairij.data.rows import n_rows, to_tensors
 from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
@@ -181,16 +181,12 @@ class TorchEditable(EditableDefaults):
 
     def frame_fingerprint(self) -> str:
         """A hash of everything that an edit leaves alone: layers, names, shapes, fixed tensors."""
-        digest = hashlib.sha256()
+        about = ""
         for name, layer in self._original.named_modules():
             extra = re.sub("0x[0-9a-f]+", "", layer.extra_repr())  # an address is not a setting
-            digest.update(f"{name} {type(layer).__qualname__} {extra}".encode())
-        for name, t in self._fitted.items():
-            digest.update(f"{name} {tuple(t.shape)} {t.dtype}".encode())
-        for name, t in self._fixed.items():
-            digest.update(f"{name} {tuple(t.shape)} {t.dtype}".encode())
-            digest.update(t.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+            about += f"{name} {type(layer).__qualname__} {extra}"
+        about += "".join(described(name, t) for name, t in self._fitted.items())
+        return tensors_fingerprint(self._fixed.items(), about)
 
     def _like(self) -> Tensor:
         return torch.empty(0, dtype=self.dtype, device=self.device)

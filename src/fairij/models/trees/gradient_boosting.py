@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from fairij.models.sklearn.estimators import Held, split_off, state_fingerprint
+from fairij.data.hashing import state_fingerprint
+from fairij.models.sklearn.estimators import Held, split_off
 from fairij.models.trees.ensemble import LibraryDefaults, TreeEditable, Trees
 from fairij.models.trees.hist_gradient_boosting import known_loss
 

@@ -20,10 +20,9 @@ from torch import nn
 
 from biased import fair, fitted, problem
 from fairij import Grid
-from fairij.data import file_vectors as mapped
-from fairij.data.file_vectors import lies_in_file, new_rows, release
+from fairij.data import row_vectors as mapped
+from fairij.data.row_vectors import lies_in_file, new_rows, release
 from fairij.data.sources import ArraySource
-from fairij.method import objective
 from fairij.method.influence import most_harmful
 from fairij.models import adapt
 from fairij.scale import streaming as streamed
@@ -150,7 +149,7 @@ def test_a_fit_with_vectors_in_files(monkeypatch: pytest.MonkeyPatch, reads: boo
     expected = DATA.fit(fair(**settings), X=ArraySource(DATA.X) if reads else DATA.X)
     assert not lies_in_file(torch.from_numpy(expected.influence_))
     monkeypatch.setattr(mapped, "SMALLEST", 1)
-    monkeypatch.setattr(objective, "BLOCK_ROWS", 50)
+    monkeypatch.setattr(mapped, "BLOCK_ROWS", 50)
     found = DATA.fit(fair(**settings), X=ArraySource(DATA.X) if reads else DATA.X)
     assert lies_in_file(torch.from_numpy(found.influence_))
     np.testing.assert_allclose(found.influence_, expected.influence_, rtol=1e-6)
@@ -173,7 +172,7 @@ def test_the_most_harmful_rows(
     able = (scores > 0) & (others > 0) if with_also else scores > 0
     ranked = sorted(torch.nonzero(able)[:, 0].tolist(), key=lambda n: -scores[n])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(objective, "BLOCK_ROWS", block)
+        patch.setattr(mapped, "BLOCK_ROWS", block)
         rows, number = most_harmful(scores, others if with_also else None, most=most)
     assert rows.tolist() == ranked[:most]
     assert number == len(ranked)

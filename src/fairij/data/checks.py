@@ -19,7 +19,6 @@ from fairij.data.rows import Columns, n_rows, part_of, speaking_of
 from fairij.errors import InvalidInputError
 from fairij.fairness import arrays
 from fairij.fairness.groups import Groups, encode_groups
-from fairij.solvers.base import check_damping
 
 
 def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
@@ -62,6 +61,16 @@ def dampings(damping: Any) -> tuple[float, ...] | Literal["auto"]:
             f"`damping` must be a positive number, several of them, or 'auto'; got {damping!r}."
         )
     return tuple(dict.fromkeys(check_damping(value) for value in values))
+
+
+def check_damping(damping: float) -> float:
+    """One damping, positive and finite."""
+    if not damping > 0 or damping == math.inf:
+        raise InvalidInputError(
+            "`damping` must be positive and finite so that H + damping I is invertible, "
+            f"got {damping}."
+        )
+    return float(damping)
 
 
 def has_method(name: str, value: Any, method: str, allowed: str) -> Any:

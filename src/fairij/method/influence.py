@@ -12,8 +12,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from fairij.data.row_vectors import blocks, by_blocks
 from fairij.errors import InvalidInputError
-from fairij.method.objective import Objective, blocks, by_blocks
+from fairij.method.objective import Objective
 from fairij.solvers.base import Inverse, Solution
 
 RIDGE = 1e-6  # of the mean curvature between gaps, which may coincide

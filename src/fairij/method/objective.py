@@ -6,19 +6,15 @@ row sets its ``w_n`` to zero and leaves ``W`` alone, as in the paper's weighted 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from fairij.data.file_vectors import lies_in_file, release
+from fairij.data.row_vectors import blocks, by_blocks
 from fairij.method.losses import Loss
 from fairij.models.base import Linearization
-from fairij.models.torch.out_of_memory import joined
-
-BLOCK_ROWS = 2**16
 
 
 @dataclass(frozen=True)
@@ -63,21 +59,6 @@ class Objective:
     def moved(self, by: Tensor) -> Objective:
         """The same loss at ``theta + by``."""
         return replace(self, model=self.model.moved(by), theta=self.theta + by)
-
-
-def blocks(rows: int) -> Iterator[slice]:
-    """All rows in parts small enough that what is made of one of them on the way hardly counts."""
-    for start in range(0, rows, BLOCK_ROWS):
-        yield slice(start, start + BLOCK_ROWS)
-        release()
-
-
-def by_blocks(function: Callable[[slice], Tensor], like: Tensor) -> Tensor:
-    """A vector with an entry for each row of ``like``, by blocks; in a file where that is."""
-    in_file = lies_in_file(like)
-    if len(like) <= BLOCK_ROWS and not in_file:
-        return function(slice(0, len(like)))
-    return joined((function(some) for some in blocks(len(like))), len(like), in_file=in_file)
 
 
 def scale_rows(values: Tensor, weights: Tensor) -> Tensor:

@@ -22,9 +22,9 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from fairij.data.file_vectors import lies_in_file, new_rows
 from fairij.data.hashing import raw_bytes
 from fairij.data.processes import rank
+from fairij.data.row_vectors import lies_in_file, new_rows
 from fairij.errors import CheckpointError, InvalidInputError
 from fairij.models.base import (
     Editable,

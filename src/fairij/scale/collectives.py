@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fairij.data.file_vectors import lies_in_file, new_rows
 from fairij.data.processes import processes
+from fairij.data.row_vectors import lies_in_file, new_rows
 from fairij.errors import FairIJError, InvalidInputError, ProcessError
 
 P = ParamSpec("P")

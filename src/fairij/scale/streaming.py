@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from fairij.data.file_vectors import release
+from fairij.data.row_vectors import joined, release
 from fairij.data.sources import Source, part_of_table, table_rows
 from fairij.errors import InvalidInputError
 from fairij.models.base import (
@@ -28,7 +28,7 @@ from fairij.models.base import (
     counted_from,
 )
 from fairij.models.delegating import Delegating
-from fairij.models.torch.out_of_memory import joined, retried
+from fairij.models.torch.out_of_memory import retried
 
 CHUNK_BYTES = 2**25  # of features as float32; what is made of them takes a few times as much
 CHUNK_ROWS = 2**17  # where rows have no one width, or a narrow one

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from fairij.errors import InvalidInputError
+from fairij.data.checks import check_damping as check_damping
 from fairij.method.curvature import Curvature
 
 S = TypeVar("S", bound="Solver")
@@ -94,15 +94,6 @@ class SolverDefaults:
 
     def seeded(self: S, seed: int) -> S:
         return self
-
-
-def check_damping(damping: float) -> float:
-    if not damping > 0 or damping == float("inf"):
-        raise InvalidInputError(
-            "`damping` must be positive and finite so that H + damping I is invertible, "
-            f"got {damping}."
-        )
-    return float(damping)
 
 
 def relative_residual(curvature: Curvature, damping: float, b: Tensor, x: Tensor) -> Tensor:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import torch
 
+from fairij.data.row_vectors import blocks
 from fairij.method.curvature import Curvature
-from fairij.method.objective import blocks
 
 ALIKE = 0.1  # of the mean share is given to every row, so that none is out of reach
 

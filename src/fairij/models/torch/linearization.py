@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.func import jacrev, vmap
 
-from fairij.data.file_vectors import release
+from fairij.data.row_vectors import joined, release
 from fairij.data.rows import n_rows, take_rows
 from fairij.models.base import LinearizationDefaults, Middle
 from fairij.models.torch.autograd import Graph, JvpMode, saved_bytes, working_mode
 from fairij.models.torch.batches import mapped, parts_of, sliced
 from fairij.models.torch.factored import FactoredGraph, NotFactoredError, row_products
-from fairij.models.torch.out_of_memory import joined, retried
+from fairij.models.torch.out_of_memory import retried
 from fairij.models.torch.parameters import flatten
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fairij.data.hashing import described, tensors_fingerprint
+from fairij.data.row_vectors import joined
 from fairij.data.rows import n_rows, to_tensors
 from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
@@ -20,7 +21,7 @@ from fairij.models.torch.batches import mapped, parts_of, row_shapes, sliced
 from fairij.models.torch.evaluator import TorchEvaluator
 from fairij.models.torch.factored import comes_in_factors
 from fairij.models.torch.linearization import PROBE_ROWS, TorchLinearization
-from fairij.models.torch.out_of_memory import joined, retried
+from fairij.models.torch.out_of_memory import retried
 from fairij.models.torch.parameters import choose_parameters, flatten
 
 # aim at batches whose graph stays near a CPU's cache, or fills a GPU

@@ -1,15 +1,11 @@
-"""Results of many batches in one block, and what is done where memory runs out."""
+"""What to do if memory runs out: start again with smaller batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
-from torch import Tensor
-
-from fairij.data.file_vectors import new_rows
-from fairij.errors import InvalidInputError
 
 OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError, RuntimeError)
 T = TypeVar("T")
@@ -35,25 +31,3 @@ def retried(work: Callable[[], T], with_less: Callable[[], bool]) -> T:
             raise met
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-
-
-def joined(parts: Iterator[Tensor], rows: int, *, in_file: bool = False) -> Tensor:
-    """The parts one after the other, each copied out and let go before the next is made.
-
-    A list of small results would lie between the large blocks that each batch gives back, and the
-    heap would grow by such a block a batch. ``in_file``: see `fairij.data.file_vectors`.
-    """
-    first = next(parts)
-    whole = new_rows(first, rows, in_file=in_file)
-    whole[: len(first)] = first
-    place = len(first)
-    del first
-    for part in parts:
-        whole[place : place + len(part)] = part
-        place += len(part)
-    if place != rows:  # the rest of the block was never written
-        raise InvalidInputError(
-            f"The model must return one row of outputs per data point: {rows} rows were given and "
-            f"{place} came back."
-        )
-    return whole

@@ -1,50 +1,127 @@
-"""The fenced blocks of a page of documentation, in order, to be run."""
+"""The fenced blocks of a page, in order, and two ways to run them.
+
+`run` starts a process for each block, as a reader would. `run_here` runs the same words in this
+process, which saves importing torch again for each command.
+
+``python tests/docs/blocks.py quickstart.md`` runs a page and writes what each block prints into the
+block of output that follows it.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tempfile
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
-FENCE = re.compile(r"^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE)
+HERE = Path(sys.executable).parent  # the programs of this environment
+FENCE = re.compile(r"^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```\n", re.DOTALL | re.MULTILINE)
+COLUMNS = "100"
 
 
 @dataclass(frozen=True)
 class Block:
+    """A block of commands or Python, and the output that the page shows after it."""
+
     kind: str
     text: str
+    output: str | None = None
 
     def run(self, folder: Path, bin_folder: Path) -> str:
-        """Run it as a reader would: a script by python, commands by bash; returns its output."""
-        python = bin_folder / "python"
-        command = [str(python), "-c", self.text]
+        """Run it as a reader would: a script by python, commands by bash. Returns its output."""
+        command = [str(bin_folder / "python"), "-c", self.text]
         if self.kind == "bash":
             command = ["bash", "-euo", "pipefail", "-c", self.text]
+        path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
             command,
             cwd=folder,
-            env={
-                **os.environ,
-                "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-                "OMP_NUM_THREADS": "1",
-            },
-            capture_output=True,
+            env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": COLUMNS},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{self.text}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{self.text}\n{done.stdout}"
         return done.stdout
 
+    def run_here(self, folder: Path) -> str:
+        """Run it in this process; of bash only `fairij` commands are understood."""
+        printed = io.StringIO()
+        with chdir(folder), redirect_stdout(printed), redirect_stderr(printed):
+            if self.kind == "python":
+                scope: dict[str, Any] = {"__name__": "page"}
+                exec(compile(self.text, "page", "exec", dont_inherit=True), scope)
+                return printed.getvalue()
+        with chdir(folder):
+            return "".join(_fairij(line) for line in commands(self.text))
 
-HERE = Path(sys.executable).parent  # the programs of this environment
+
+def _fairij(line: str) -> str:
+    from typer.testing import CliRunner
+
+    from fairij.cli import app
+
+    program, *words = shlex.split(line)
+    assert program == "fairij", line
+    result = CliRunner(env={"COLUMNS": COLUMNS}).invoke(app, words)
+    assert result.exit_code == 0, f"{line}\n{result.output}"
+    return result.output
+
+
+def commands(text: str) -> list[str]:
+    """The commands of a bash block, one per line of the result."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [line for line in lines if shlex.split(line, comments=True)]
 
 
 def blocks(page: str) -> list[Block]:
-    """The blocks of `docs/<page>` that are bash or python."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    found = [Block(match["kind"], match["text"]) for match in FENCE.finditer(text)]
-    return [block for block in found if block.kind in ("bash", "python")]
+    """The blocks of a page under docs that are bash or python, with their output."""
+    return blocks_of((ROOT / "docs" / page).read_text(encoding="utf-8"))
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The same for the text of a page."""
+    found: list[Block] = []
+    end = -1  # of the last block of code
+    for match in FENCE.finditer(text):
+        between = text[end : match.start()] if end >= 0 else "words"
+        if match["kind"] in ("bash", "python"):
+            found.append(Block(match["kind"], match["text"]))
+            end = match.end()
+        elif match["kind"] == "text" and not between.strip():
+            found[-1] = Block(found[-1].kind, found[-1].text, match["text"])
+    return found
+
+
+def refresh(page: Path) -> None:
+    """Write what each block of a page prints into the block of output that follows it."""
+    text = page.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        for block in blocks_of(text):
+            if "pip install" in block.text:
+                continue
+            printed = block.run(Path(folder), HERE)
+            if block.output is not None:
+                code = f"{block.text}```\n"
+                old = f"{code}\n```text\n{block.output}```\n"
+                assert old in text, block.text
+                text = text.replace(old, f"{code}\n```text\n{tidy(printed)}```\n")
+    page.write_text(text, encoding="utf-8")
+
+
+def tidy(printed: str) -> str:
+    """Output without blank lines at its ends and spaces at the ends of lines."""
+    return "\n".join(line.rstrip() for line in printed.strip("\n").splitlines()) + "\n"
+
+
+if __name__ == "__main__":
+    refresh(ROOT / "docs" / sys.argv[1])

@@ -1,4 +1,8 @@
-"""The quickstart, followed word for word in an empty folder."""
+"""The quickstart, followed word for word in an empty folder.
+
+The quick tests run the page's words in this process. The slow one installs the package and starts a
+process for each block, as a reader would.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +17,38 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from blocks import HERE, ROOT, blocks
+from blocks import ROOT, blocks, tidy
 
 INSTALL, *REST = blocks("quickstart.md")
 
 
-def follow(folder: Path, programs: Path = HERE) -> list[str]:
-    return [block.run(folder, programs) for block in REST]
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     folder = tmp_path_factory.mktemp("reader")
-    return folder, follow(folder)
+    return folder, [block.run_here(folder) for block in REST]
+
+
+def assert_as_shown(printed: list[str]) -> None:
+    """Every word is as the page shows it; numbers may differ a little on another machine."""
+    for block, text in zip(REST, printed, strict=True):
+        if block.output is None:
+            assert text == "", block.text
+            continue
+        text = tidy(text)
+        assert NUMBER.sub("0", text) == NUMBER.sub("0", block.output)
+        found, shown = (
+            [float(number.replace(",", "")) for number in NUMBER.findall(one)]
+            for one in (text, block.output)
+        )
+        assert found == pytest.approx(shown, rel=0.05, abs=0.02)
+
+
+def test_every_block_prints_what_the_page_shows(followed: tuple[Path, list[str]]) -> None:
+    assert sum(block.output is not None for block in REST) >= 7
+    assert_as_shown(followed[1])
 
 
 def test_it_ends_with_a_report_and_a_smaller_gap(followed: tuple[Path, list[str]]) -> None:
@@ -77,7 +100,7 @@ def test_from_the_install_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     source, reader = tmp_path / "source", tmp_path / "reader"
     reader.mkdir()
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
@@ -94,7 +117,7 @@ def test_from_the_install_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "0")  # pip's way to say: do not isolate
     assert "Successfully installed fairij" in INSTALL.run(source, programs)
     shutil.rmtree(source)
-    follow(reader, programs)
+    assert_as_shown([block.run(reader, programs) for block in REST])
     assert (reader / "result" / "report.html").is_file()
     found = INSTALL.__class__("python", "import fairij; print(fairij.__file__)").run(
         reader, programs

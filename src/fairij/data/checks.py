@@ -6,9 +6,9 @@ Every message names the requirement, the value found and the cure.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.data.rows import Columns, n_rows, part_of, speaking_of
-from fairij.errors import InvalidInputError
+from fairij.errors import InvalidInputError, Notice, SeenRowsWarning
 from fairij.fairness import arrays
 from fairij.fairness.groups import Groups, encode_groups
 
@@ -88,6 +88,31 @@ def vector(name: str, values: Any, rows: int) -> NDArray[Any]:
     return array.astype(np.str_) if array.dtype.kind == "O" else array
 
 
+def zeros_and_ones(name: str, values: Any, rows: int | None = None) -> NDArray[np.int64]:
+    """A vector of 0 and 1, or of False and True, with ``rows`` values if given."""
+    array = arrays.vector(name, values)
+    if rows is not None:
+        arrays.check_rows(name, array, rows)
+    known = array.dtype.kind in "biuf"
+    bad = ~np.isin(array, (0, 1)) if known else np.ones(len(array), dtype=bool)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        found = array[row : row + 1].tolist()[0]
+        raise InvalidInputError(
+            f"`{name}` must be 0 or 1 in every row: row {row} holds {found!r}; {_cure(name, array)}"
+        )
+    return array.astype(np.int64)
+
+
+def _cure(name: str, array: NDArray[Any]) -> str:
+    """How to turn other values into 0 and 1."""
+    if array.dtype.kind == "f" and (array != array.round()).any():
+        cut = "0.5" if array.min() >= 0 and array.max() <= 1 else "0"
+        return f"say from which value on it is 1, as in `{name} >= {cut}`."
+    one = array.max() if array.dtype.kind in "iuf" else repr(array[0])
+    return f"say which values are 1, as in `{name} == {one}`."
+
+
 def weights(values: Any, rows: int) -> Tensor | None:
     if values is None:
         return None
@@ -104,6 +129,13 @@ def weights(values: Any, rows: int) -> Tensor | None:
     return torch.as_tensor(array)
 
 
+SEEN_ROWS = (
+    "The validation rows are split off `X`. If the model was trained on them too, it knows them, "
+    "and what is measured and chosen on them flatters it: give rows that it was not trained on as "
+    "`X_val`, `y_val` and `sensitive_features_val`."
+)
+
+
 @dataclass(frozen=True)
 class Data:
     """Training and validation rows, as the user holds them; labels not yet encoded."""
@@ -116,6 +148,8 @@ class Data:
     groups: Groups  # of the validation rows
     rows: NDArray[np.int64] | None = None  # which of the given rows are for training; None: all
     every_y: NDArray[Any] | None = None  # the labels of all rows, where ``rows`` are some of them
+    notices: tuple[Notice, ...] = ()
+    y_as_given: Any = None  # for the fingerprint of the data
 
     @property
     def given_y(self) -> NDArray[Any]:
@@ -167,7 +201,39 @@ class Data:
             groups.take(outside),
             inside,
             truth,
+            (Notice(SEEN_ROWS, SeenRowsWarning),),
         )
+
+
+class Split(Protocol):
+    """How validation rows are split off, if none are given."""
+
+    @property
+    def validation_fraction(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
+
+
+def data_of(
+    train: tuple[Any, Any, Any, Any],
+    validation: tuple[Any, Any, Any],
+    split: Split,
+    column: Callable[[Any, Any], Any],
+) -> Data:
+    """Check what the user gave: (X, y, weights, groups) and (X, y, groups) of validation rows.
+
+    ``column(X, values)`` gives the values of all rows of ``X``.
+    """
+    (X, *columns), (X_val, *columns_val) = train, validation
+    y, weight, groups = (column(X, values) for values in columns)
+    y_val, groups_val = (column(X_val, values) for values in columns_val)
+    if X_val is None and y_val is None and groups_val is None:
+        fraction, seed = split.validation_fraction, split.seed
+        data = Data.split(X, y, weight, groups, fraction=fraction, seed=seed)
+    else:
+        data = Data.given(X, y, weight, X_val, y_val, groups_val)
+    return replace(data, y_as_given=y)
 
 
 def held_out(name: str, value: Any, groups: Groups, seed: int) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Candidate edits, judged: hard metrics on rows that carry a group."""
+"""Candidate edits, judged by hard metrics on rows that carry a group."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from torch import Tensor
 
 from fairij.fairness import counts
 from fairij.fairness.constraints import Constraint
+from fairij.fairness.gaps import group_means
 from fairij.fairness.groups import Groups
-from fairij.fairness.metrics import group_means
-from fairij.method.losses import Loss
-from fairij.method.search.base import Scene, Search
-from fairij.method.search.dropping import Progress
+from fairij.fairness.rates import rates_by_name
+from fairij.method.progress import Progress
+from fairij.method.search.base import Search, SearchContext
 from fairij.models.base import Evaluator
+from fairij.models.losses import Loss
 
 AT_ONCE = 2**20  # rows times edits that are counted together
-Moves = dict[tuple[int, float], Tensor]  # by k and scale
+Moves = dict[tuple[int, float], Tensor]
+"""Parameter changes by k and scale."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Counts:
 
     @staticmethod
     def pooled(parts: Sequence[Counts], rows: Sequence[NDArray[np.int64]]) -> Counts:
-        """The same edits on the rows of all parts together; of each part, which rows they are."""
+        """The same edits counted over the rows of all parts; ``rows`` finds them in each part."""
         first, *others = zip(parts, rows, strict=True)
         table, finite = (values[first[1]] for values in (first[0].table, first[0].finite))
         for part, index in others:
@@ -57,9 +59,9 @@ class Candidates:
     """All candidates of a search, judged."""
 
     table: pd.DataFrame
-    counts: Counts | None  # of each row of the table, where they are what it was made of
-    moves: Moves  # the changes of the parameters, where they are solved for good
-    screened: dict[int, Tensor]  # the directions of those that were only screened, by k
+    counts: Counts | None  # of each row of the table, if they were recorded
+    moves: Moves  # the parameter changes, if they need no second solve
+    estimated: dict[int, Tensor]  # the directions whose outputs were only estimated, by k
 
 
 @dataclass(frozen=True)
@@ -72,27 +74,21 @@ class Judge:
     loss: Loss
     constraint: Constraint
     n_classes: int
-    # where asked for, the labels (S, N) of all edits, in bytes; and whether these were screened
+    # if asked for: predicted labels (S, N) of all edits as uint8, and whether they are estimates
     recorded: list[tuple[Tensor, bool]] | None = None
-    counted: list[Counts] | None = None  # where asked for, those of all edits
+    counted: list[Counts] | None = None  # if asked for: the counts of all edits
 
     @property
-    def screens(self) -> bool:
-        """Whether several scales at once are only estimates, corrected by each single one."""
-        return self.evaluator.estimates
+    def can_doubt(self) -> bool:
+        """Whether one edit can be judged by running the model on rows in doubt alone."""
+        return self.evaluator.estimates and self.constraint.is_counted(self.loss)
 
-    @property
-    def settles(self) -> bool:
-        """Whether a single edit can be judged by running the model where labels are in doubt."""
-        return self.screens and self.constraint.is_counted(self.loss)
-
-    def forget_screened(self) -> None:
-        """Keep what was run by itself only."""
+    def forget_estimates(self) -> None:
         if self.recorded is not None:
             self.recorded[:] = [part for part in self.recorded if not part[1]]
 
     def labels(self) -> NDArray[np.uint8] | None:
-        """What all edits that are recorded predict, (K, N)."""
+        """What all recorded edits predict, ``(K, N)``."""
         if self.recorded is None:
             return None
         return torch.cat([part.cpu() for part, _ in self.recorded]).numpy()
@@ -100,21 +96,23 @@ class Judge:
     def judge(self, direction: Tensor, scales: tuple[float, ...]) -> dict[str, NDArray[Any]]:
         """Gap, performance and each group's rates at ``theta + c direction`` for each scale c."""
         steps = torch.tensor(scales, dtype=torch.float64)
-        screened = self.screens and len(scales) > 1
-        return self._judged(self.evaluator.along(direction, steps), screened=screened)
+        is_estimate = self.evaluator.estimates and len(scales) > 1
+        return self._judged(self.evaluator.along(direction, steps), is_estimate=is_estimate)
 
-    def judge_nearly(self, direction: Tensor, scale: float) -> dict[str, NDArray[Any]]:
-        """The same of one edit, run only on rows whose label is in doubt."""
-        z = self.evaluator.confirm(direction, scale, everywhere=False)
-        return self._judged(z, screened=True)
+    def confirm(
+        self, direction: Tensor, scale: float, *, everywhere: bool
+    ) -> dict[str, NDArray[Any]]:
+        """The same for one edit, run by the model on all rows, or only on rows in doubt."""
+        z = self.evaluator.confirm(direction, scale, everywhere=everywhere)
+        return self._judged(z, is_estimate=not everywhere)
 
-    def _judged(self, z: Tensor, *, screened: bool) -> dict[str, NDArray[Any]]:
-        """``z`` is (S, N) or (S, N, C)."""
+    def _judged(self, z: Tensor, *, is_estimate: bool) -> dict[str, NDArray[Any]]:
+        """``z`` is ``(S, N)`` or ``(S, N, C)``."""
         finite = torch.isfinite(z).flatten(1).all(1).cpu().numpy()
         if not finite.all():
-            z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that blew up gets no value from these
+            z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that diverged gets no value from these
         if self.loss.is_classification:
-            table = self._table(z, finite, screened)
+            table = self._table(z, finite, is_estimate)
             if self.counted is not None:
                 self.counted.append(Counts(table.astype(np.int32), finite))
             return self.measures(
@@ -126,13 +124,13 @@ class Judge:
         return _gaps(gap, finite) | performance | self._by_group(self._means(z), finite)
 
     def measures(self, counted: Counts, gap: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
-        """What is said of edits whose predictions were counted, with these gaps."""
+        """The columns of the table for edits with these counts and gaps."""
         table, finite = counted.table, counted.finite
         performance = {
             "accuracy": np.where(finite, counts.accuracy(table), 0.0),
             "balanced_accuracy": np.where(finite, counts.balanced_accuracy(table), 0.0),
         }
-        rates = self._by_group(counts.rates_by_name(table), finite)
+        rates = self._by_group(rates_by_name(table), finite)
         return _gaps(gap, finite) | performance | rates
 
     def _by_group(
@@ -152,18 +150,18 @@ class Judge:
         }
 
     def _table(
-        self, z: Tensor, finite: NDArray[np.bool_], screened: bool = False
+        self, z: Tensor, finite: NDArray[np.bool_], is_estimate: bool
     ) -> NDArray[np.float64]:
-        """Confusion counts ``(S, G, C, C)``, counted where the outputs are."""
+        """Confusion counts ``(S, G, C, C)``, counted on the device of the outputs."""
         predicted = self.loss.predict(z)
         if self.recorded is not None:
             kept = predicted[torch.as_tensor(finite)].to(torch.uint8)
-            self.recorded.append((kept, screened))
+            self.recorded.append((kept, is_estimate))
         shape = (len(self.groups.names), self.n_classes, self.n_classes)
         size = math.prod(shape)
-        together = max(1, AT_ONCE // predicted.shape[1])  # edits: on a GPU each count waits
+        edits = max(1, AT_ONCE // predicted.shape[1])  # several: on a GPU each count waits
         counted = []
-        for some in predicted.split(together):
+        for some in predicted.split(edits):
             offset = size * torch.arange(len(some), device=some.device)[:, None]
             cells = (self._cells + some + offset).flatten()
             counted.append(torch.bincount(cells, minlength=size * len(some)))
@@ -184,25 +182,25 @@ def performance_column(loss: Loss) -> str:
     return "accuracy" if loss.is_classification else "r2"
 
 
-def candidates(
-    search: Search, scene: Scene, judge: Judge, progress: Progress, *, keep: bool = True
+def judged_candidates(
+    search: Search, context: SearchContext, judge: Judge, progress: Progress, *, keep: bool = True
 ) -> Candidates:
     """Judge every candidate of a search; the first row is the model as it is (k = 0).
 
-    ``keep``: also the changes of the parameters, from which the chosen one is taken.
+    ``keep``: also keep the parameter changes, from which the chosen one is taken.
     """
-    damping, nothing = scene.inverse.damping, torch.zeros_like(scene.objective.theta)
+    damping, nothing = context.inverse.damping, torch.zeros_like(context.objective.theta)
     parts = [_rows(0, (1.0,), damping, judge.judge(nothing, (1.0,)))]
     best = float(parts[0]["gap"][0])
     moves: Moves = {}
-    screened: dict[int, Tensor] = {}
-    total = search.count(scene)
-    for done, proposal in enumerate(search.propose(scene)):
+    estimated: dict[int, Tensor] = {}
+    total = search.count(context)
+    for done, proposal in enumerate(search.propose(context)):
         result = judge.judge(proposal.direction, proposal.scales)
         labels = proposal.scales if proposal.label is None else (proposal.label,)
         parts.append(_rows(proposal.k, labels, damping, result))
-        if keep and judge.screens and len(proposal.scales) > 1:
-            screened[proposal.k] = proposal.direction
+        if keep and judge.evaluator.estimates and len(proposal.scales) > 1:
+            estimated[proposal.k] = proposal.direction
         if keep and not search.drops:
             for label, scale in zip(labels, proposal.scales, strict=True):
                 moves[proposal.k, label] = scale * proposal.direction
@@ -215,15 +213,15 @@ def candidates(
     counted = None
     if judge.counted is not None:
         counted = Counts.joined(judge.counted)
-        judge.counted.clear()  # the next damping's are its own
-    return Candidates(pd.DataFrame(columns), counted, moves, screened)
+        judge.counted.clear()  # the next damping starts over
+    return Candidates(pd.DataFrame(columns), counted, moves, estimated)
 
 
-def together(parts: Sequence[Candidates], judge: Judge) -> pd.DataFrame:
+def pooled_table(parts: Sequence[Candidates], judge: Judge) -> pd.DataFrame:
     """The candidates that all folds have, each judged on the rows of all folds.
 
-    What the folds predict is counted together where it can be; the gap of all rows is far less a
-    matter of luck than the mean of the gaps of each part. Elsewhere it is that mean.
+    The predictions of all folds are counted together if they can be counted: one gap of all rows
+    depends far less on chance than the mean of the folds' gaps. Otherwise that mean is taken.
     """
     if len(parts) == 1:
         return parts[0].table
@@ -236,7 +234,7 @@ def together(parts: Sequence[Candidates], judge: Judge) -> pd.DataFrame:
     if not folds:
         return pd.concat(rows).groupby(keys).mean().reset_index()
     pooled = Counts.pooled(folds, [some.index.to_numpy() for some in rows])
-    assert judge.constraint.metric is not None  # of counts
+    assert judge.constraint.metric is not None  # as the gap is one of counts
     columns = judge.measures(pooled, judge.constraint.metric(pooled.table))
     return pd.DataFrame(columns, index=shared).reset_index()
 

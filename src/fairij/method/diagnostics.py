@@ -1,15 +1,15 @@
-"""How far the numbers of a mitigation can be trusted."""
+"""How far the numbers of a run can be trusted."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from torch import Tensor
 
-from fairij.errors import NotStationaryWarning
+from fairij.errors import Notice, NotStationaryWarning
 from fairij.method.objective import Objective
-from fairij.method.types import Ranking, Settings
+from fairij.method.settings import Settings
+from fairij.method.types import Ranking
 from fairij.models.base import Editable
 from fairij.solvers.base import Inverse
 
@@ -24,12 +24,12 @@ def diagnose(
     inverse: Inverse,
     delta: Tensor,
 ) -> dict[str, Any]:
-    """What was solved and how well, and the surrogate as it was, as predicted and as it is."""
+    """What was solved and how well; the surrogate before, as predicted, and after."""
     target, found = ranking.target, ranking.influence
     rows, before = target.rows, target.value
     z = editable.outputs(rows.X, objective.theta + delta)
     parts = settings.constraint.group_gradients(
-        z, rows.y, rows.groups, settings.loss, settings.temperature
+        z, rows.y, rows.groups, objective.loss, settings.temperature
     )
     return {
         "damping": inverse.damping,
@@ -54,25 +54,25 @@ def diagnose(
 
 
 def weighted_gap(ranking: Ranking) -> float:
-    """The gaps as the rows are scored by, which the drift is of too."""
+    """The sum of the gaps with the weights by which rows are scored."""
     return float(ranking.weights.cpu() @ ranking.target.gaps)
 
 
 def drift_of(objective: Objective, ranking: Ranking) -> float:
-    """How much a further step of training to the minimum would move the surrogate by itself."""
+    """How much one more step of training to the minimum would move the surrogate."""
     return -float(ranking.influence.direction @ objective.gradient)
 
 
-def warn_of_drift(objective: Objective, ranking: Ranking, *, stacklevel: int) -> None:
-    drift = drift_of(objective, ranking)
-    weighted = weighted_gap(ranking)
-    if abs(drift) > DRIFT_WARNING * abs(weighted):
-        warnings.warn(
-            f"The model is not at a minimum of its training loss (gradient norm "
-            f"{float(objective.gradient.norm()):.2e}): training on would by itself change the "
-            f"fairness surrogate, now {weighted:.4f}, by about {drift:+.4f}. The edit is still "
-            "judged by what it does on validation rows, but read 'as if these rows had been "
-            "dropped' with care, or train the model further.",
-            NotStationaryWarning,
-            stacklevel=stacklevel + 1,
-        )
+def drift_notices(objective: Objective, ranking: Ranking) -> list[Notice]:
+    """A notice if the model is so far from a minimum that training on would move the gap."""
+    drift, weighted = drift_of(objective, ranking), weighted_gap(ranking)
+    if abs(drift) <= DRIFT_WARNING * abs(weighted):
+        return []
+    text = (
+        f"The model is not at a minimum of its training loss (gradient norm "
+        f"{float(objective.gradient.norm()):.2e}). Training on would by itself change the "
+        f"fairness surrogate, now {weighted:.4f}, by about {drift:+.4f}. The edit is still "
+        "judged by what it does on validation rows. But 'as if these rows had been dropped' is "
+        "then only a rough description; training the model further would make it a better one."
+    )
+    return [Notice(text, NotStationaryWarning)]

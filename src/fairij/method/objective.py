@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from fairij.data.row_vectors import blocks, by_blocks
-from fairij.method.losses import Loss
 from fairij.models.base import Linearization
+from fairij.models.losses import Loss
 
 
 @dataclass(frozen=True)

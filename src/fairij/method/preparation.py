@@ -6,85 +6,99 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from fairij.data.checks import Data, held_out
-from fairij.data.labels import Labels, check_runs, encode_labels, warn_if_reversed
 from fairij.data.rows import speaking_of
-from fairij.method.losses import Loss
+from fairij.errors import Notice
+from fairij.fairness.sizes import check_precision, check_sizes
 from fairij.method.objective import Objective, normalised_weights
-from fairij.method.types import Rows
-from fairij.models.base import Editable
-from fairij.models.training_facts import (
-    caveats_of,
-    classes_of,
-    held_back_of,
-    l2_of,
-    loss_of,
-    trained_weights,
-    weights_of,
+from fairij.method.settings import Settings
+from fairij.method.types import GroupedRows
+from fairij.models.base import Editable, Held
+from fairij.models.labels import (
+    Labels,
+    check_runs,
+    encode_labels,
+    known_classes,
+    reversed_labels,
 )
+from fairij.models.sklearn.estimators import HELD_BACK
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that a mitigation works on; ``held`` are validation rows that it must not see."""
+    """Everything that the engine works on."""
 
     labels: Labels
     objective: Objective
-    validation: Rows
-    held: Rows | None
-    caveats: tuple[str, ...]  # what the edit cannot keep, or know
+    validation: GroupedRows
+    held: GroupedRows | None  # validation rows that the engine must not see
+    caveats: tuple[str, ...]  # what the edit does not keep, or cannot know
+    notices: list[Notice]
 
 
-def prepare(
-    editable: Editable,
-    data: Data,
-    *,
-    loss: str | Loss,
-    weight_decay: float,
-    reused: bool,
-    holdout_fraction: float,
-    seed: int,
-) -> Prepared:
-    """Run the model on the rows, and read labels and weights by what it says of its training.
-
-    ``reused`` says whether the gradient will be of all validation rows, so that they are
-    linearised once and for all.
-    """
+def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
+    """Run the model on the rows; read labels and weights by what it knows of its training."""
     check_runs("X", editable, data.X)
     model = editable.linearize(data.X)
     with speaking_of("X_val"):
         model_val = None
-        if reused and holdout_fraction == 0:
-            model_val = editable.linearize(data.X_val, keep=False)
+        if settings.validation == "reuse" and settings.holdout_fraction == 0:
+            model_val = editable.linearize(data.X_val, keep=False)  # for gradient and choice
         z_val = editable.outputs(data.X_val) if model_val is None else model_val.outputs
+    loss = settings.loss
+    if isinstance(loss, str) and loss == "auto":
+        loss = editable.loss_name or loss
     labels = encode_labels(
-        model.outputs,
-        z_val,
-        data.y,
-        data.y_val,
-        loss_of(editable, loss),
-        classes_of(editable, data.y),
+        model.outputs, z_val, data.y, data.y_val, loss, known_classes(editable, data.y)
     )
-    warn_if_reversed(labels, z_val, stacklevel=4)
     theta, rows = editable.theta, len(data.y)
-    weight = weights_of(editable, labels.train, data.y, data.weight)
-    held_back = held_back_of(editable, data.given_y)
-    weight = trained_weights(held_back, len(data.given_y), data.rows, weight)
-    caveats = caveats_of(editable, held_back)
+    held_back = editable.held_back(data.given_y)
+    weight = editable.row_weights(labels.train, data.weight)
+    weight = _without(held_back, len(data.given_y), data.rows, weight)
     objective = Objective(
         model,
         labels.train,
         labels.loss,
         normalised_weights(weight, rows, theta),
         theta,
-        l2_of(editable, rows, weight, weight_decay),
+        _penalty(editable, rows, weight, settings.weight_decay),
     )
-    validation = Rows(data.X_val, labels.validation, data.groups, model_val)
-    if holdout_fraction == 0:
-        return Prepared(labels, objective, validation, None, caveats)
-    away = held_out("holdout_fraction", holdout_fraction, data.groups, seed)
-    held = validation.take(np.flatnonzero(away))
-    validation = validation.take(np.flatnonzero(~away))
-    labels = dataclasses.replace(labels, validation=validation.y)
-    return Prepared(labels, objective, validation, held, caveats)
+    caveats = (*editable.caveats, *((HELD_BACK,) if isinstance(held_back, str) else ()))
+    notices = [*reversed_labels(labels, z_val), *map(Notice, caveats)]
+    validation, held = GroupedRows(data.X_val, labels.validation, data.groups, model_val), None
+    if settings.holdout_fraction != 0:
+        away = held_out("holdout_fraction", settings.holdout_fraction, data.groups, settings.seed)
+        held = validation.take(np.flatnonzero(away))
+        validation = validation.take(np.flatnonzero(~away))
+        labels = dataclasses.replace(labels, validation=validation.y)
+    compared = (settings.constraint, validation.y.cpu().numpy(), labels.classes, validation.groups)
+    notices += check_sizes(*compared)
+    notices += check_precision(*compared, settings.selection)
+    return Prepared(labels, objective, validation, held, caveats, notices)
+
+
+def _without(
+    held: Held, given: int, rows: NDArray[np.int64] | None, weight: Tensor | None
+) -> Tensor | None:
+    """The weights with zero for rows that training did not see, if they are known.
+
+    ``rows`` says which of the ``given`` rows the weights are of; None for all.
+    """
+    if held is None or isinstance(held, str):
+        return weight
+    kept = torch.ones(given, dtype=torch.float64)
+    kept[torch.from_numpy(held)] = 0
+    kept = kept if rows is None else kept[torch.from_numpy(rows)]
+    return kept if weight is None else weight * kept.to(weight)
+
+
+def _penalty(editable: Editable, rows: int, weight: Tensor | None, weight_decay: float) -> Tensor:
+    """The model's own L2 term plus the user's ``weight_decay``, shape ``()`` or ``(D,)``."""
+    theta = editable.theta
+    given = torch.as_tensor(float(weight_decay), dtype=theta.dtype, device=theta.device)
+    own = editable.l2(rows, rows if weight is None else float(weight.sum()))
+    return given if own is None else own.to(theta) + given

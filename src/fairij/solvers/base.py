@@ -32,10 +32,15 @@ class Solution:
     def residual(self) -> Tensor:
         """``|b - (H + damping I) x| / |b|`` of each right-hand side, shape ``(K,)``.
 
-        For the approximate solvers this is against the whole curvature, not against their own
-        approximation of it: it says what the approximation costs.
+        For approximate solvers too this is against the whole curvature, so it says what the
+        approximation costs.
         """
         return self.measure()
+
+    @classmethod
+    def of(cls, x: Tensor, b: Tensor, curvature: Curvature, damping: float, steps: int) -> Solution:
+        """A solution whose residual is measured by a product with the curvature."""
+        return cls(x, steps, lambda: relative_residual(curvature, damping, b, x))
 
 
 class Inverse(Protocol):

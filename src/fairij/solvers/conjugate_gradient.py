@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fairij.data.processes import processes
 from fairij.errors import InvalidInputError, NegativeCurvatureError, NotConvergedError
 from fairij.method.curvature import Curvature
-from fairij.data.processes import processes
 from fairij.solvers.base import Solution, SolverDefaults, check_damping, columns
 from fairij.solvers.exact import not_positive_definite
 from fairij.solvers.row_space import RowSpaceInverse

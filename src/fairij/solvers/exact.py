@@ -9,13 +9,7 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError, NegativeCurvatureError
 from fairij.method.curvature import Curvature, dense
-from fairij.solvers.base import (
-    InverseDefaults,
-    Solution,
-    SolverDefaults,
-    check_damping,
-    columns,
-)
+from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check_damping, columns
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fairij.method.curvature import Curvature
-from fairij.solvers.base import (
-    InverseDefaults,
-    Solution,
-    SolverDefaults,
-    check_damping,
-    relative_residual,
-)
+from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check_damping
 
 
 @dataclass(frozen=True)
@@ -34,4 +28,4 @@ class IdentityInverse(InverseDefaults):
     damping: float
 
     def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:
-        return Solution(b, 0, lambda: relative_residual(self.curvature, self.damping, b, b))
+        return Solution.of(b, b, self.curvature, self.damping, steps=0)

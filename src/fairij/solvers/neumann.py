@@ -9,14 +9,7 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError, NotConvergedError
 from fairij.method.curvature import Curvature, largest_eigenvalue
-from fairij.solvers.base import (
-    InverseDefaults,
-    Solution,
-    SolverDefaults,
-    check_damping,
-    columns,
-    relative_residual,
-)
+from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check_damping, columns
 
 
 @dataclass(frozen=True)
@@ -78,9 +71,7 @@ class NeumannInverse(InverseDefaults):
         series = [self._series(right, self._settings.seed + run) for run in range(runs)]
         x = (torch.stack(series).mean(0) / self.scale).reshape(b.shape)
         steps = self._settings.steps * runs
-        solution = Solution(
-            x, steps, lambda: relative_residual(self._curvature, self.damping, b, x)
-        )
+        solution = Solution.of(x, b, self._curvature, self.damping, steps)
         if self._settings.tolerance is not None and self._settings.batch_size is None:
             reached = float(solution.residual.max())
             if reached > self._settings.tolerance:

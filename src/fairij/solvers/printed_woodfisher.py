@@ -21,14 +21,7 @@ from torch import Tensor
 from fairij.errors import InvalidInputError
 from fairij.method.curvature import Curvature
 from fairij.method.objective import Objective
-from fairij.solvers.base import (
-    InverseDefaults,
-    Solution,
-    SolverDefaults,
-    check_damping,
-    columns,
-    relative_residual,
-)
+from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check_damping, columns
 
 
 @dataclass(frozen=True)
@@ -91,11 +84,7 @@ class PrintedInverse(InverseDefaults):
             gamma = gamma + alpha * (dots[:, n] - gamma * self._inner[n]) / below
             alpha = float(alpha * self._n / below)
         x = (right - torch.outer(self._g1, gamma.to(right))).reshape(b.shape)
-        return Solution(
-            x,
-            len(self._slope),
-            lambda: relative_residual(self._curvature, self.damping, b, x),
-        )
+        return Solution.of(x, b, self._curvature, self.damping, steps=len(self._slope))
 
     def _dots(self, v: Tensor) -> Tensor:
         """``g_n . v`` for every visited point."""

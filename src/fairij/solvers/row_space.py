@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairij.method.curvature import Curvature
 from fairij.models.torch.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
-from fairij.solvers.base import InverseDefaults, Solution, check_damping, relative_residual
+from fairij.solvers.base import InverseDefaults, Solution, check_damping
 
 BYTES = 32  # of an entry of R R^T, of its factor in double precision, and of making both
 
@@ -73,5 +73,4 @@ class RowSpaceInverse(InverseDefaults):
         among_rows = (self._root * model.jvp(b)).double()
         weights = torch.cholesky_solve(among_rows[:, None], self._factor)[:, 0]
         x = (b - model.vjp(self._root * weights.to(b))) / self._shift
-        at = self.damping + self.ridge
-        return Solution(x, 1, lambda: relative_residual(self._curvature, at, b, x))
+        return Solution.of(x, b, self._curvature, self.damping + self.ridge, steps=1)

@@ -15,14 +15,7 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError, SolverError
 from fairij.method.curvature import Curvature
-from fairij.solvers.base import (
-    InverseDefaults,
-    Solution,
-    SolverDefaults,
-    check_damping,
-    columns,
-    relative_residual,
-)
+from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check_damping, columns
 
 
 @dataclass(frozen=True)
@@ -81,4 +74,4 @@ class WoodburyInverse(InverseDefaults):
         scaled = columns(b).to(self._G) / shift
         inner = torch.cholesky_solve((self._G @ scaled).double(), self._factor).to(scaled)
         x = (scaled - (self._G.T @ inner) / shift).reshape(b.shape)
-        return Solution(x, 1, lambda: relative_residual(self._curvature, self.damping, b, x))
+        return Solution.of(x, b, self._curvature, self.damping, steps=1)

@@ -1,4 +1,4 @@
-"""An edit: what was changed, why, and for which model; a file that can be applied and undone."""
+"""An edit: what was changed in a model, and by which settings. It can be applied and undone."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor
 
+from fairij._version import __version__
 from fairij.errors import CorruptEditError, InvalidInputError, WrongModelError
+from fairij.method.results import Results
+from fairij.method.settings import Settings
+from fairij.method.types import Outcome
 from fairij.models import adapt
 from fairij.models.base import Editable
 from fairij.storage.checksummed import UNSEALED, read_sealed, write_sealed, write_whole
 
-__all__ = ["FORMAT", "UNSEALED", "Edit", "write_whole"]
+__all__ = ["FORMAT", "UNSEALED", "Edit", "edit_of", "write_whole"]
 
 FORMAT = "fairij.edit/1"
 
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """``theta_fair = before + delta``, the dropped training rows, and the settings behind them."""
+    """``theta_fair = before + delta``, the dropped training rows, and the settings."""
 
     before: Tensor  # (D,) the fitted parameters
     delta: Tensor  # (D,)
     dropped: NDArray[np.int64]  # rows of the training table, most harmful first
     parameter_names: tuple[str, ...]
-    frame: str  # fingerprint of all that is not edited in the model
+    frame: str  # fingerprint of the parts of the model that are not edited
     data: str  # fingerprint of the training rows
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -65,8 +69,8 @@ class Edit:
                 raise WrongModelError(f"The edit {done}, so there is nothing to do.")
             off = (editable.theta.cpu() - expected).abs().max()
             raise WrongModelError(
-                f"This edit needs the model {state}, but the parameters differ from those by up "
-                f"to {float(off):.3g}. Load the very model that the edit was made for."
+                f"This edit needs the model {state}, but its parameters differ by up to "
+                f"{float(off):.3g}. Load the model that the edit was made for."
             )
         return editable.edited(new.to(editable.theta))
 
@@ -78,13 +82,13 @@ class Edit:
         if len(editable.theta) != len(self.before) or editable.frame_fingerprint() != self.frame:
             raise WrongModelError(
                 f"This edit is for another model: it changes {len(self.before)} parameters "
-                f"({', '.join(self.parameter_names[:4])}...), and what it leaves alone in the "
-                "model does not match either in shape or in value."
+                f"({', '.join(self.parameter_names[:4])}...), and the rest of the model does not "
+                "match in shape or in value."
             )
         return editable
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write one safetensors file with a JSON header; it appears whole or not at all."""
+        """Write one safetensors file with a JSON header. It appears whole or not at all."""
         target = Path(path)
         if target.exists() and not overwrite:
             raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
@@ -105,7 +109,7 @@ class Edit:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Edit:
-        """Read an edit, checking all of it before anything is used. Nothing is unpickled."""
+        """Read an edit. All of it is checked before use. Nothing is unpickled."""
         if not Path(path).is_file():
             raise FileNotFoundError(f"No edit file at {path}.")
         try:
@@ -153,3 +157,41 @@ class Edit:
             failed = ["all parameters must be finite"]
         if failed:
             raise CorruptEditError(f"{path} does not hold a valid edit: {'; '.join(failed)}.")
+
+
+def edit_of(
+    editable: Editable,
+    outcome: Outcome,
+    settings: Settings,
+    results: Results,
+    *,
+    data: str,
+) -> Edit:
+    """The edit that a run chose; ``data`` is the fingerprint of the training rows."""
+    theta = editable.theta
+    chosen = outcome.candidates.iloc[outcome.chosen]
+    return Edit(
+        before=theta.cpu().clone(),
+        delta=outcome.delta.to(theta).cpu().clone(),
+        dropped=results.dropped,
+        parameter_names=tuple(editable.parameter_names),
+        frame=editable.frame_fingerprint(),
+        data=data,
+        settings={
+            "constraint": settings.constraint.name,
+            "k": len(results.dropped),
+            "scale": float(chosen["scale"]),
+            "damping": float(chosen["damping"]),
+            "solver": outcome.diagnostics["solver"],
+            "curvature": outcome.diagnostics["curvature"],
+            "temperature": settings.temperature,
+            "drop": settings.drop,
+            "validation": settings.validation,
+            "search": repr(settings.search),
+            "selection": repr(settings.selection),
+            "loss": results.loss.name,
+            "weight_decay": float(settings.weight_decay),
+            "random_state": settings.seed,
+            "version": __version__,
+        },
+    )

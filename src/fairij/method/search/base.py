@@ -6,36 +6,38 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+import numpy as np
 from torch import Tensor
 
+from fairij.errors import InvalidInputError
 from fairij.method.influence import Influence
 from fairij.method.objective import Objective
 from fairij.solvers.base import Inverse
 
 
 @dataclass(frozen=True)
-class Scene:
-    """One fairness gradient with all that it led to, before any edit is tried."""
+class SearchContext:
+    """One fairness gradient and what was computed from it, before any edit is tried."""
 
     objective: Objective
     inverse: Inverse
-    order: Tensor  # the rows that may be dropped, the most harmful first
+    order: Tensor  # the rows that may be dropped, most harmful first
     influence: Influence
-    gradient: Tensor  # (D,) of M, in whose fall edits are measured
+    gradient: Tensor  # (D,) the gradient of M
     gap: float  # M
-    # (D,) moved by -> the gaps of hard predictions there (P,), with soft gradients (D, P)
+    # a move (D,) -> the gaps of hard predictions there (P,), gradients of the soft gaps (D, P)
     gaps_at: Callable[[Tensor], tuple[Tensor, Tensor]]
-    inverse_at: Callable[[Tensor], Inverse]  # (D,) moved by -> the damped inverse there
+    inverse_at: Callable[[Tensor], Inverse]  # a move (D,) -> the damped inverse there
 
 
 @dataclass(frozen=True)
 class Proposal:
     """Edits ``theta + c direction`` to be judged, one for each scale c."""
 
-    k: int  # rows that are dropped, or whose weight is lowered
+    k: int  # the number of rows that are dropped, or whose weight is lowered
     direction: Tensor  # (D,)
     scales: tuple[float, ...]
-    label: float | None = None  # what the table calls the scale, where it is not c
+    label: float | None = None  # the scale in the table of candidates, if it is not c
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Account:
     name: str  # what the size of the edit is called
     size: str
     note: str
+    distance: str = ""  # a sentence: how far the edit goes, measured by the search's own estimate
+    beyond: str = ""  # a sentence if it goes farther than the estimate is known to hold, or ""
 
 
 class Search(Protocol):
@@ -55,10 +59,12 @@ class Search(Protocol):
     # whether whole rows are dropped: then candidates are solved loosely and the chosen one again
     drops: ClassVar[bool]
     stops_early: ClassVar[bool]  # at the first proposal that does not lower the gap
+    row_by_row: ClassVar[bool]  # whether it decides for each row whether to drop or reweight it
+    recomputes_gradient: ClassVar[bool]  # along the way; then one linear estimate says little
 
-    def propose(self, scene: Scene) -> Iterator[Proposal]: ...
+    def propose(self, context: SearchContext) -> Iterator[Proposal]: ...
 
-    def count(self, scene: Scene) -> int:
+    def count(self, context: SearchContext) -> int:
         """The largest possible number of proposals."""
         ...
 
@@ -76,6 +82,8 @@ class SearchDefaults:
 
     drops: ClassVar[bool] = False
     stops_early: ClassVar[bool] = False
+    row_by_row: ClassVar[bool] = True
+    recomputes_gradient: ClassVar[bool] = False
 
     def most(self, rows: int) -> int | None:
         return None
@@ -86,4 +94,21 @@ class SearchDefaults:
             "size of the edit",
             f"{scale:g}",
             "as the search counts it",
+        )
+
+
+def way_to_zero(scale: float) -> tuple[str, str]:
+    """`distance` and `beyond` of an account whose scale 1 is where the gap should be zero."""
+    beyond = "Going farther makes up for what the straight-line estimate misses."
+    return (
+        f"The edit goes {scale:.0%} of the way to where the gap should be closed.",
+        beyond if scale > 1 else "",
+    )
+
+
+def check_scales(scales: tuple[float, ...]) -> None:
+    if np.ndim(scales) != 1 or not len(scales) or not all(0 < scale < np.inf for scale in scales):
+        raise InvalidInputError(
+            f"`scales` must be one or more positive multipliers of the edit (1 is the jackknife's "
+            f"own), got {scales}."
         )

@@ -6,7 +6,7 @@ own estimate of refitting without the k points; other scales are the paper's mul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -15,11 +15,9 @@ import torch
 
 from fairij.errors import InvalidInputError
 from fairij.method.influence import nested_gradients
-from fairij.method.search.base import Account, Proposal, Scene, Search, SearchDefaults
-from fairij.method.search.reweighting import Path, Reweight, check_scales
+from fairij.method.search.base import Account, Proposal, SearchContext, SearchDefaults, check_scales
 
 PAPER_SCALES = (0.01, 0.1, 1.0, 2.0, 3.0, 5.0, 10.0)
-Progress = Callable[[str, int, int], None]
 
 
 class _Dropping(SearchDefaults):
@@ -45,22 +43,26 @@ class _Dropping(SearchDefaults):
             "rows left out in effect",
             f"{k:,}",
             f"{k / rows:.1%} of the training rows, at scale {scale:g}",
+            f"The edit is {scale:g} times the estimated effect of leaving those rows out.",
+            "Above 1 it goes farther than training without them would." if scale > 1 else "",
         )
 
-    def count(self, scene: Scene) -> int:
-        return len(self.ks(len(scene.order), len(scene.objective.y)))
+    def count(self, context: SearchContext) -> int:
+        return len(self.ks(len(context.order), len(context.objective.y)))
 
-    def propose(self, scene: Scene) -> Iterator[Proposal]:
+    def propose(self, context: SearchContext) -> Iterator[Proposal]:
         """``(H + damping I)^-1 sum_{m < k} g_m / N`` for each k."""
-        ks = self.ks(len(scene.order), len(scene.objective.y))
+        ks = self.ks(len(context.order), len(context.objective.y))
         chunk = self.at_once or max(len(ks), 1)
-        start, before = torch.zeros_like(scene.objective.theta), 0
+        start, before = torch.zeros_like(context.objective.theta), 0
         for first in range(0, len(ks), chunk):
             some = ks[first : first + chunk]
             steps = [k - before for k in some]
-            pulls = nested_gradients(scene.objective, scene.order[before:], steps) + start[:, None]
+            pulls = (
+                nested_gradients(context.objective, context.order[before:], steps) + start[:, None]
+            )
             start, before = pulls[:, -1], some[-1]
-            moved = scene.inverse.solve(pulls, tolerance=self.tolerance).x
+            moved = context.inverse.solve(pulls, tolerance=self.tolerance).x
             for k, direction in zip(some, moved.T, strict=True):
                 yield Proposal(k, direction, self.scales)
 
@@ -150,20 +152,3 @@ class Sequential(_Dropping):
 
     def ks(self, positive: int, rows: int) -> list[int]:
         return list(range(self.step, min(positive, self.max_k) + 1, self.step))
-
-
-SEARCHES: dict[str, type[Search]] = {
-    search.name: search for search in (Grid, AllPositive, Sequential, Reweight, Path)
-}
-
-
-def get_search(search: str | Search) -> Search:
-    """Look a search up by name, with its default settings; a search object is returned as it is."""
-    if isinstance(search, str) and search in SEARCHES:
-        return SEARCHES[search]()
-    if isinstance(search, (str, type)) or not callable(getattr(search, "propose", None)):
-        raise InvalidInputError(
-            f"`search` must be one of {sorted(SEARCHES)} or a search object, as in "
-            f"Grid(max_k=500); got {search!r}."
-        )
-    return search

@@ -1,8 +1,4 @@
-"""Searches that change the weight of every row instead of dropping some.
-
-They answer the same question as dropping rows, "what if the model had seen these rows less",
-without the step between the last row that is dropped and the first that is kept.
-"""
+"""Lower the weight of every harmful row instead of dropping some."""
 
 from __future__ import annotations
 
@@ -12,11 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from fairij.errors import InvalidInputError
-from fairij.method.influence import gram_of, weights_to_move
-from fairij.method.search.base import Account, Proposal, Scene, SearchDefaults
+from fairij.method.search.base import (
+    Account,
+    Proposal,
+    SearchContext,
+    SearchDefaults,
+    check_scales,
+    way_to_zero,
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Reweight(SearchDefaults):
     def __post_init__(self) -> None:
         check_scales(self.scales)
 
-    def count(self, scene: Scene) -> int:
+    def count(self, context: SearchContext) -> int:
         return 1
 
     def account(self, k: int, scale: float, rows: int) -> Account:
@@ -45,144 +45,17 @@ class Reweight(SearchDefaults):
             "rows that count less in effect",
             f"{k:,}",
             f"{k / rows:.1%} of the training rows, at scale {scale:g}",
+            *way_to_zero(scale),
         )
 
-    def propose(self, scene: Scene) -> Iterator[Proposal]:
-        if len(scene.order) == 0:
+    def propose(self, context: SearchContext) -> Iterator[Proposal]:
+        if len(context.order) == 0:
             return
-        o = scene.objective
-        weights = torch.zeros_like(scene.influence.scores)
-        weights[scene.order] = scene.influence.scores[scene.order]
+        o = context.objective
+        weights = torch.zeros_like(context.influence.scores)
+        weights[context.order] = context.influence.scores[context.order]
         pull = o.model.vjp(o.slope * weights.view(-1, *[1] * (o.slope.ndim - 1)))
-        direction = scene.inverse.solve(pull, tolerance=self.tolerance).x
-        fall = -float(scene.gradient @ direction)
+        direction = context.inverse.solve(pull, tolerance=self.tolerance).x
+        fall = -float(context.gradient @ direction)
         if fall > 0:
-            yield Proposal(len(scene.order), direction * (abs(scene.gap) / fall), self.scales)
-
-
-@dataclass(frozen=True)
-class Path(SearchDefaults):
-    """Many small steps, each the cheapest one by the training loss for what it takes off the gap.
-
-    ``d <- d + (H + damping I)^-1 G w``, where ``G`` are the gradients of the gaps at ``theta + d``,
-    made anew, and ``w`` such that each step closes ``1 / steps`` of the gaps of hard predictions.
-    Where the empirical Fisher equals H, a step lowers each row's weight by its influence there.
-    The curvature is made anew every ``refresh`` steps.
-
-    Parameters
-    ----------
-    cheapest_first : of a constraint with several gaps (`equalized_odds_balanced`), close those that
-        cost least first, holding each that is closed, so that their sum falls as it is cheapest;
-        otherwise all are closed together
-    steps : to the end of which the gap would be closed
-    beyond : further steps, as a share of ``steps``, which go for what is left of it
-    past : then straight on, by this share of the way gone and as many steps: what closes the gap of
-        rows that the gradient saw leaves some of it on others, and a choice on those can make up
-        for it. The table's scale counts steps, so 1.25 is 1.05 times the end at 1.2
-    refresh : steps between two curvatures; None to keep the first one
-    tolerance : relative residual of each step
-    """
-
-    steps: int = 20
-    beyond: float = 0.2
-    past: float = 0.3
-    refresh: int | None = 5
-    tolerance: float = 1e-2
-    cheapest_first: bool = False
-
-    name: ClassVar[str] = "path"
-
-    def __post_init__(self) -> None:
-        wholes = [n for n in (self.steps, self.refresh) if n is not None]
-        if not all(n >= 1 and float(n).is_integer() for n in wholes):
-            raise InvalidInputError(
-                "`steps` and `refresh` must be whole numbers of at least 1 (or `refresh` None), "
-                f"got {self.steps} and {self.refresh}."
-            )
-        for name, share in (("beyond", self.beyond), ("past", self.past)):
-            if not 0 <= share < np.inf:
-                raise InvalidInputError(
-                    f"`{name}` must be a share of `steps` of at least 0, got {share}."
-                )
-
-    @property
-    def _length(self) -> int:
-        return round(self.steps * (1 + self.beyond))
-
-    @property
-    def _further(self) -> int:
-        return round(self.steps * self.past)
-
-    def count(self, scene: Scene) -> int:
-        return self._length + self._further
-
-    def account(self, k: int, scale: float, rows: int) -> Account:
-        way = "of the way to where the gap should be closed"
-        return Account(
-            f"moved the parameters in small steps, {scale:.0%} {way}, without training again.",
-            "length of the path",
-            f"{scale:.0%}",
-            way,
-        )
-
-    def propose(self, scene: Scene) -> Iterator[Proposal]:
-        if len(scene.order) == 0:
-            return
-        inverse, moved = scene.inverse, torch.zeros_like(scene.objective.theta)
-        gaps, gradients = scene.gaps_at(moved)
-        first = gaps
-        for step in range(1, self._length + 1):
-            solved = inverse.solve(gradients, tolerance=self.tolerance).x
-            share = min(1.0, step / self.steps)
-            if self.cheapest_first:
-                wanted = self._cheapest(first, gaps, share, gram_of(gradients, solved))
-            else:
-                wanted = self._together(first, gaps, share)
-            moved = moved + solved @ weights_to_move(gradients, solved, wanted).to(solved)
-            yield Proposal(len(scene.order), moved, (1.0,), label=round(step / self.steps, 6))
-            gaps, gradients = scene.gaps_at(moved)
-            if not bool(torch.isfinite(gaps).all() and torch.isfinite(gradients).all()):
-                return
-            if self.refresh is not None and step % self.refresh == 0 and step < self._length:
-                del inverse  # what it keeps makes room for what the next one keeps
-                inverse = scene.inverse_at(moved)
-        for step in range(1, self._further + 1):
-            label = round((self._length + step) / self.steps, 6)
-            yield Proposal(len(scene.order), moved * (1 + step / self.steps), (1.0,), label=label)
-
-    def _together(self, first: Tensor, gaps: Tensor, share: float) -> Tensor:
-        """To zero; what a user's own constraint has below zero falls by as much again."""
-        largest = 2 * first.abs().max() / self.steps  # a step that misjudged is not made up at once
-        return (first * (1 - first.sign() * share) - gaps).clamp(-largest, largest)
-
-    def _cheapest(self, first: Tensor, gaps: Tensor, share: float, gram: Tensor) -> Tensor:
-        total = float(first.sum())
-        fall = float(gaps.sum()) - total * (1 - share)
-        return cheapest_fall(gram, gaps.to(gram), min(max(fall, 0.0), 2 * abs(total) / self.steps))
-
-
-def cheapest_fall(gram: Tensor, gaps: Tensor, fall: float) -> Tensor:
-    """How each gap moves, (P,), where their sum is to fall by so much at the least cost.
-
-    A move by ``v`` costs ``v^T gram^-1 v`` of the training loss. No gap goes below zero: one that
-    would is closed and held there, and the others make up for it.
-    """
-    held, units = gaps <= 0, torch.eye(len(gaps)).to(gram)
-    while not bool(held.all()):
-        basis = torch.cat([units[:, held], (~held).to(gram)[:, None]], 1)  # free gaps pull alike
-        closed = gaps[held]
-        asked = torch.cat([-closed, (closed.sum() - fall)[None]])
-        moves = gram @ basis @ torch.linalg.solve(basis.T @ gram @ basis, asked)
-        crossing = ~held & (moves < -gaps)
-        if not bool(crossing.any()):
-            return moves
-        held = held | crossing
-    return -gaps
-
-
-def check_scales(scales: tuple[float, ...]) -> None:
-    if np.ndim(scales) != 1 or not len(scales) or not all(0 < scale < np.inf for scale in scales):
-        raise InvalidInputError(
-            f"`scales` must be one or more positive multipliers of the edit (1 is the jackknife's "
-            f"own), got {scales}."
-        )
+            yield Proposal(len(context.order), direction * (abs(context.gap) / fall), self.scales)

@@ -13,7 +13,7 @@ from fairij.fairness import get_constraint
 from fairij.fairness.groups import encode_groups
 from fairij.method.curvature import make_curvature
 from fairij.method.influence import influence, nested_gradients
-from fairij.method.losses import get_loss
+from fairij.models.losses import get_loss
 from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
 from fairij.solvers import Exact
@@ -45,7 +45,7 @@ class Converged:
         """M and its gradient with respect to theta."""
         rows = torch.tensor(np.column_stack([self.X_val, np.ones(len(self.X_val))]))
         z = rows @ torch.tensor(theta)
-        value, dz = get_constraint(constraint).gradient(
+        ((value, dz),) = get_constraint(constraint).part_gradients(
             z, torch.tensor(self.y_val), encode_groups(self.s_val), LOSS, 1.0
         )
         return value, rows.T @ dz

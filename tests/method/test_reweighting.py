@@ -18,9 +18,10 @@ from fairij import FairIJ, Path, Reweight
 from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.fairness import encode_groups
 from fairij.fairness.constraints import CONSTRAINTS
-from fairij.method.losses import get_loss
-from fairij.method.search.base import Proposal, Scene
-from fairij.method.search.reweighting import cheapest_fall
+from fairij.models.losses import get_loss
+from fairij.method.search import Proposal
+from fairij.method.search import SearchContext as Scene
+from fairij.method.search.path import cheapest_fall
 from fairij.method.types import FOLDS
 from fairij.models import adapt
 from reference import CASES, make_case

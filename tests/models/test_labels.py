@@ -18,7 +18,7 @@ from fairij.data.labels import (
 )
 from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.fairness.groups import encode_groups
-from fairij.method.losses import get_loss
+from fairij.models.losses import get_loss
 
 TRUTH = torch.tensor([0] * 40 + [1] * 80, dtype=torch.float64)
 GROUPS = encode_groups(["a"] * 80 + ["b"] * 40)  # no row of "b" has the label 0

@@ -22,9 +22,10 @@ from fairij.fairness.counts import confusion_counts
 from fairij.method import candidates as judging
 from fairij.method.candidates import Candidates, Counts, Judge, candidates, together
 from fairij.method.curvature import GGN
-from fairij.method.losses import get_loss
-from fairij.method.search.base import Scene
-from fairij.method.search.dropping import PAPER_SCALES, SEARCHES, get_search
+from fairij.models.losses import get_loss
+from fairij.method.search import SearchContext as Scene
+from fairij.method.search import SEARCHES, get_search
+from fairij.method.search.dropping import PAPER_SCALES
 from fairij.models import adapt
 from reference import CASES, Case, make_case
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from fairij.method.progress import reporter, silent, timed
-from fairij.report.progress import bar, lines
+from fairij.method.progress import silent, timed
+from fairij.report.progress import bar, lines, reporter
 
 
 def test_a_bar_that_is_asked_for_draws_on_standard_error(
@@ -62,9 +62,9 @@ def test_where_there_is_no_terminal_a_line_now_and_then_has_the_time_left(
         "adult: 80%, 2 minutes left",
         "adult: 100%, 0 minutes left",
     ]
-    with reporter("auto", lines=True) as progress:
+    with reporter("auto", or_lines=True) as progress:
         assert progress is not silent
-    with reporter(False, lines=True) as progress:
+    with reporter(False, or_lines=True) as progress:
         assert progress is silent
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import hessian
 
 from fairij.errors import InvalidInputError
-from fairij.method.losses import LOSSES, Loss, get_loss, infer_loss
+from fairij.models.losses import LOSSES, Loss, get_loss, infer_loss
 
 BINARY = get_loss("binary_cross_entropy")
 SOFTMAX = get_loss("softmax_cross_entropy")

@@ -1,0 +1,126 @@
+"""Labels for a model: encoded in the order of its outputs, with the loss that fits both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from torch import Tensor
+
+from fairij.data.labels import class_labels, encode_classes, one_class
+from fairij.data.row_vectors import blocks, by_blocks
+from fairij.data.rows import n_rows, take_rows
+from fairij.errors import InvalidInputError, Notice
+from fairij.fairness import arrays
+from fairij.models.base import Editable
+from fairij.models.losses import Loss, get_loss, infer_loss
+
+REVERSED = 0.4  # an area under the ROC curve below this says that the labels are reversed
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels as the loss takes them, the loss, and what its class indices stand for."""
+
+    loss: Loss
+    classes: NDArray[Any]  # empty in regression
+    train: Tensor
+    validation: Tensor
+
+
+def encode_labels(
+    z: Tensor,
+    z_val: Tensor,
+    y: NDArray[Any],
+    y_val: NDArray[Any],
+    loss: str | Loss,
+    known: NDArray[Any] | None = None,
+) -> Labels:
+    """Labels of training and validation rows for a model with these outputs.
+
+    ``known`` are the class labels in the order of the outputs, if the model tells them.
+    """
+    check_outputs("X", z)
+    check_outputs("X_val", z_val)
+    named = None if isinstance(loss, str) and loss == "auto" else get_loss(loss)
+    classes: NDArray[Any] = np.empty(0)
+    both = (("y", y), ("y_val", y_val))
+    if named is not None and not named.is_classification:
+        encoded: list[NDArray[Any]] = [arrays.numbers(name, values) for name, values in both]
+        if (encoded[1] == encoded[1][0]).all():
+            raise InvalidInputError(
+                f"`y_val` must vary so that R^2 is defined, but all of it is {encoded[1][0]:g}; "
+                "add validation rows."
+            )
+    else:
+        classes = class_labels(y, z) if known is None else np.asarray(known)
+        encoded = [encode_classes(name, values, classes) for name, values in both]
+        if len(classes) == 2 and encoded[0].min() == encoded[0].max():
+            raise one_class(classes[encoded[0][0]])
+    train, validation = _like_outputs(z, encoded[0]), _like_outputs(z_val, encoded[1])
+    for some in blocks(len(train)):
+        chosen = named or infer_loss(z[some], train[some])
+        chosen.check(z[some], train[some])
+    chosen.check(z_val, validation)
+    return Labels(chosen, classes, train, validation)
+
+
+def known_classes(editable: Editable, y: NDArray[Any]) -> NDArray[Any] | None:
+    """The class labels; the model's words for them if the labels given are such words."""
+    names = np.asarray(editable.class_names)
+    if len(names) and y.dtype.kind in "UO" and np.isin(y, names).all():
+        return names
+    return editable.classes
+
+
+def check_runs(name: str, editable: Editable, X: Any) -> None:
+    """Raise unless the model takes rows like these; two of them are tried."""
+    try:
+        editable.outputs(take_rows(X, np.arange(min(2, n_rows(X)))))
+    except (InvalidInputError, torch.OutOfMemoryError):
+        return  # there will be a better message once all rows are run
+    except (RuntimeError, TypeError, IndexError, KeyError) as error:
+        raise InvalidInputError(
+            f"The model must take `{name}` as it is given, but it says: {error}. Give the features "
+            "that it was trained on, prepared in the same way."
+        ) from error
+
+
+def check_outputs(name: str, z: Tensor) -> None:
+    if not all(bool(torch.isfinite(z[some]).all()) for some in blocks(len(z))):
+        bad = ~torch.isfinite(z.flatten(1) if z.ndim > 1 else z[:, None]).all(1)
+        raise InvalidInputError(
+            f"The model's outputs on `{name}` must be finite: row {int(torch.nonzero(bad)[0])} "
+            f"gives NaN or infinity ({int(bad.sum())} rows in all); look for extreme features, or "
+            "for parameters that became too large in training."
+        )
+
+
+def reversed_labels(labels: Labels, z_val: Tensor) -> list[Notice]:
+    """A notice if the outputs are clearly higher for the negative label."""
+    truth = labels.validation.cpu().numpy()
+    if len(labels.classes) != 2 or truth.min() == truth.max():
+        return []
+    z = z_val.double().cpu().numpy()
+    place = rankdata(z[:, 1] - z[:, 0] if z.ndim == 2 else z)[truth == 1]
+    area = float(place.mean() - (len(place) + 1) / 2) / (len(truth) - len(place))
+    if area >= REVERSED:
+        return []
+    low, high = labels.classes.tolist()
+    return [
+        Notice(
+            f"The model ranks {low!r} above {high!r} on the validation rows (area under the ROC "
+            f"curve {area:.2f}), but its output is taken to speak for {high!r}. Check the order of "
+            "the labels: if the model was trained the other way round, or on other columns, the "
+            "result is useless. Give labels as 0 and 1, and rows as in training."
+        )
+    ]
+
+
+def _like_outputs(z: Tensor, values: NDArray[Any]) -> Tensor:
+    """The values as a tensor of the outputs' type, in memory or in a file like those."""
+    return by_blocks(lambda some: torch.as_tensor(values[some], dtype=z.dtype, device=z.device), z)

@@ -1,0 +1,126 @@
+"""What scikit-learn expects of an estimator: predictions, a score, clones, tags."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_regressor
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from fairij.data.checks import vector
+from fairij.data.rows import Columns, n_rows
+from fairij.data.sources import as_source
+from fairij.errors import InvalidInputError
+from fairij.fairness.optimism import Choice, HonestGap
+from fairij.models.base import Editable
+from fairij.models.labels import check_runs
+from fairij.models.losses import LOSSES, Loss
+
+
+class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """An estimator that edits another one; `fairij.FairIJ` says how."""
+
+    estimator: Any
+    loss: str | Loss
+    loss_: Loss
+    classes_: NDArray[Any]
+    _choice: Choice | None
+    _honest_gap: HonestGap | None
+    _columns: Columns
+
+    @abstractmethod
+    def _edited_for(self, X: Any) -> Editable:
+        """The edited model, able to take ``X``."""
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels (or values) by the edited model; no group is needed."""
+        z = self._outputs(X)
+        index = self.loss_.predict(z).cpu().numpy()
+        return self.classes_[index] if self.loss_.is_classification else index
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Class probabilities by the edited model, columns as in ``classes_``."""
+        z = self._outputs(X)
+        if not self.loss_.is_classification:
+            raise InvalidInputError("A regression model has no class probabilities; use `predict`.")
+        if z.ndim == 1:
+            p = torch.sigmoid(z)
+            return torch.stack([1 - p, p], 1).cpu().numpy()
+        return torch.softmax(z, 1).cpu().numpy()
+
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """The outputs: log-odds of the second of two classes, or one column per class."""
+        z = self._outputs(X)
+        if z.ndim == 2 and z.shape[1] == 2:
+            z = z[:, 1] - z[:, 0]
+        return z.cpu().numpy()
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy, or R^2 in regression."""
+        predicted, truth = self.predict(X), vector("y", y, n_rows(X))
+        metric = accuracy_score if self.loss_.is_classification else r2_score
+        return float(metric(truth, predicted, sample_weight=sample_weight))
+
+    @property
+    def honest_gap_(self) -> HonestGap | None:
+        """Computed when it is first asked for."""
+        check_is_fitted(self, "estimator_")
+        if self._honest_gap is None and self._choice is not None:
+            self._honest_gap, self._choice = self._choice.honest_gap(), None
+        return self._honest_gap
+
+    def _remember_columns(self, X: Any) -> None:
+        """``n_features_in_`` and ``feature_names_in_``, as scikit-learn has them."""
+        self._columns = Columns.of(X)
+        width, names = self._columns.width, self._columns.names
+        for name, value in (
+            ("n_features_in_", width[0] if len(width) == 1 else None),
+            ("feature_names_in_", np.array(names, object) if names else None),
+        ):
+            if value is not None:
+                setattr(self, name, value)
+            elif hasattr(self, name):  # from an earlier fit
+                delattr(self, name)
+
+    def __sklearn_clone__(self) -> Any:
+        """A new object with the same settings; the fitted model stays fitted."""
+        clone = type(self)(
+            **{
+                name: value if name == "estimator" else copy.copy(value)
+                for name, value in self.get_params(deep=False).items()
+            }
+        )
+        if hasattr(self, "_metadata_request"):  # what set_fit_request asked for
+            clone._metadata_request = copy.deepcopy(self._metadata_request)
+        return clone
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        loss = LOSSES.get(self.loss) if isinstance(self.loss, str) else self.loss
+        if _is_regressor(self.estimator) if loss is None else not loss.is_classification:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+        else:
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        return tags
+
+    def _outputs(self, X: Any) -> Tensor:
+        check_is_fitted(self, "estimator_")
+        X = as_source(X)
+        if n_rows(X) == 0:
+            raise InvalidInputError("`X` must not be empty: there are 0 rows to predict.")
+        self._columns.check("X", X)
+        editable = self._edited_for(X)
+        check_runs("X", editable, X)
+        return editable.outputs(X)
+
+
+def _is_regressor(estimator: Any) -> bool:
+    return hasattr(estimator, "__sklearn_tags__") and is_regressor(estimator)

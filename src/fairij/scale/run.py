@@ -1,0 +1,115 @@
+"""A fit of streamed rows, of several processes, or with a checkpoint."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, TypeVar
+
+import torch
+
+from fairij._version import __version__
+from fairij.data.checks import Data
+from fairij.data.hashing import data_fingerprint, tensor_fingerprint
+from fairij.data.processes import processes
+from fairij.errors import InvalidInputError
+from fairij.method.settings import Settings
+from fairij.models.base import Editable
+from fairij.scale.agreement import check_agreement, shared_seed
+from fairij.scale.checkpoints import Journal
+from fairij.scale.collectives import fail_together, values_of_all
+from fairij.scale.journaled_model import JournaledEditable
+from fairij.scale.sharded_model import ShardedEditable
+from fairij.scale.sharding import whole_column
+from fairij.scale.streaming import StreamedEditable
+
+T = TypeVar("T")
+# parameters of `FairIJ` that may differ between two runs of the same work
+NOT_FACTS = ("estimator", "checkpoint", "verbose", "confidence", "constraints")
+CHOSEN = (
+    "solver",
+    "curvature",
+    "dampings",
+    "search",
+    "selection",
+    "drop",
+    "validation",
+    "temperature",
+)
+
+
+class ScaledRun:
+    """See `fairij.method.run.Run`."""
+
+    def __init__(self, checkpoint: Any = None) -> None:
+        self._checkpoint = checkpoint
+        self._journal: Journal | None = None
+
+    def together(self, work: Callable[[], T]) -> T:
+        return fail_together(work)
+
+    def seed(self, seed: int) -> int:
+        return shared_seed(seed)
+
+    def column(self, X: Any, values: Any) -> Any:
+        return whole_column(X, values)
+
+    def editable(self, model: Editable, memory_limit: int) -> Editable:
+        return ShardedEditable(StreamedEditable(model, memory_limit))
+
+    def recorded(
+        self, model: Editable, data: Data, settings: Settings, asked: Mapping[str, Any]
+    ) -> tuple[Editable, Settings]:
+        keeps = self._checkpoint is not None
+        if len(set(values_of_all(keeps))) > 1:
+            raise InvalidInputError(
+                "`checkpoint` must be given on all processes or on none, but some have one and "
+                "others have none: pass the same folder on each."
+            )
+        if keeps and asked["random_state"] is None:
+            raise InvalidInputError(
+                "`random_state` must be a whole number if there is a `checkpoint`, got None: each "
+                "run would draw its own seed, and none could continue the work of another. Pass "
+                "random_state=0, or any other."
+            )
+        # called at most once, as all rows may be read for the facts
+        facts = cache(lambda: facts_of(model, data, settings, asked, every_row=keeps))
+        check_agreement(facts)
+        if not keeps:
+            return model, settings
+        self._journal = Journal.open(self._checkpoint, facts())
+        # a copy of the solver, without what it kept of other fits
+        alone = replace(settings, solver=copy.deepcopy(settings.solver))
+        return JournaledEditable(model, self._journal), alone
+
+    def finish(self) -> None:
+        if self._journal is not None:
+            self._journal.write()
+
+
+def facts_of(
+    model: Editable, data: Data, settings: Settings, asked: Mapping[str, Any], *, every_row: bool
+) -> dict[str, str]:
+    """What a run depends on, by name, as short texts.
+
+    Checkpoints keep these texts, so their form must not change.
+    """
+    given = {name: value for name, value in asked.items() if name not in NOT_FACTS}
+    chosen = {name: getattr(settings, name) for name in CHOSEN}
+    texts = given | chosen | {"constraints": settings.constraint.name}
+    weights = torch.ones(1) if data.weight is None else data.weight
+    return {
+        "model": model.frame_fingerprint()[:16],
+        "parameters": tensor_fingerprint(model.theta),
+        "training rows": data_fingerprint(data.X, data.y, every_row=every_row)[:16],
+        "sample weights": tensor_fingerprint(weights),
+        "validation rows": data_fingerprint(data.X_val, data.y_val, every_row=every_row)[:16],
+        "groups": tensor_fingerprint(torch.as_tensor(data.groups.codes)),
+        "settings": re.sub("0x[0-9a-f]+", "", repr(texts)),  # an address is not a setting
+        "processes": str(processes()),
+        "device": str(model.theta.device),
+        "versions": f"fairij {__version__}, torch {torch.__version__}",
+    }

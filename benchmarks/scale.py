@@ -1,10 +1,10 @@
-"""Rows made on the fly: time and peak memory of whole fits; two processes and one.
+"""Time and peak memory of fits on rows that are made on the fly, in one and in two processes.
 
 `python -m benchmarks.scale` runs what `benchmarks/results/scale.json` does not hold yet: whole fits
 of 1 and 10 million rows by a linear model and an MLP, and the scoring phase of the MLP in several
-ways. `--only linear`, `--only mlp`, `--only scoring` and `--rows` run a part, `--again` runs it
-anew. Each figure is made in a process of its own and written at once, so a run may be stopped;
-`--table` shows what is there, as in `docs/scaling.md`.
+ways. `--only linear`, `--only mlp`, `--only scoring` and `--rows` run a part, `--again`
+repeats it. Each figure is measured in its own process and written at once, so a run may be stopped.
+`--table` shows the results as in `docs/scaling.md`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from benchmarks.generated import Generated, model_of, validation
 from benchmarks.measure import _peak_mb, _status_mb, held
 from benchmarks.scale_record import ALONE, Record, table
 from fairij import ConjugateGradient, FairIJ, Grid
-from fairij.scale.collectives import own_number, processes
+from fairij.data.processes import processes, rank
 from fairij.scale.sharding import Shard, start
 from fairij.scale.streaming import Chunks
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"
 REPEATS = 3
-# processes that share the rows, threads of each; "apart": two that know nothing of each other
+# processes that share the rows (0: two independent ones), and threads of each
 WAYS = {
     ALONE: (1, 1),
     "two processes, one thread each": (2, 1),
@@ -43,7 +43,7 @@ WAYS = {
 
 
 def fit(kind: str, rows: int, threads: int) -> dict[str, Any]:
-    """A whole fit on streamed rows: seconds, and the peak above that of reading alone."""
+    """Measure a whole fit on streamed rows: seconds, and the peak above that of reading alone."""
     torch.set_num_threads(threads)
     model, source, given = model_of(kind), Generated(rows), validation()
 
@@ -52,7 +52,7 @@ def fit(kind: str, rows: int, threads: int) -> dict[str, Any]:
         return FairIJ(model, search=search, solver=ConjugateGradient(), verbose=False)
 
     small = Generated(20_000)
-    fair().fit(small, small.labels(), **given)  # warm: what is loaded once is not counted
+    fair().fit(small, small.labels(), **given)  # warm up: what is loaded once does not count
     labels, before = source.labels(), held()
     for _ in source.chunks(Chunks(source).size):
         pass
@@ -79,7 +79,7 @@ def fit(kind: str, rows: int, threads: int) -> dict[str, Any]:
 
 @contextmanager
 def sampled(field: str, every: float = 0.01) -> Iterator[list[float]]:
-    """A figure of this process's memory, in MB, read again and again while the work runs."""
+    """Sample a figure of this process's memory, in MB, while the work runs."""
     found, done = [_status_mb(field)], Event()
 
     def read() -> None:
@@ -96,7 +96,7 @@ def sampled(field: str, every: float = 0.01) -> Iterator[list[float]]:
 
 
 def score(rows: int, threads: int) -> dict[str, Any]:
-    """The scoring phase (the solve, then `J r` of all rows) of an MLP, on this process's share."""
+    """Measure the scoring phase of an MLP, the solve and `J r`, on this process's rows."""
     torch.set_num_threads(threads)
     rank, size = start(), processes()
     own = Generated(rows // size, first=rank * (rows // size))
@@ -121,7 +121,7 @@ def score(rows: int, threads: int) -> dict[str, Any]:
 
 
 def scored(way: str, rows: int) -> dict[str, Any]:
-    """One way of scoring, in processes of its own; those apart begin together."""
+    """Measure one way of scoring in its own processes. Independent ones start together."""
     shared, threads = WAYS[way]
     if shared > 1:
         return launched("--score", rows, threads, processes=shared) | {"way": way}
@@ -183,7 +183,7 @@ def main() -> None:
         return
     if asked.score:
         found = score(*asked.score)
-        if own_number() == 0:
+        if rank() == 0:
             print(json.dumps(found))
         return
     record = Record(asked.out)

@@ -15,7 +15,8 @@ from biased import fair, fitted, problem
 from fairij.data.sources import ArraySource
 from fairij.errors import InvalidInputError
 from fairij.scale import streaming as streamed
-from fairij.scale.streamed_scores import TopRows, score_file, stream_influence
+from fairij.scale.score_files import score_file
+from fairij.scale.streamed_scores import TopRows, stream_influence
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +67,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
 def test_the_highest_of_a_stream(parts: list[list[int]], k: int) -> None:
     top, place = TopRows(k), 0
     for part in parts:
-        top.show(np.array(part, float), place)
+        top.add(np.array(part, float), place)
         place += len(part)
     scores: Any = np.array([score for part in parts for score in part], float)
     expected = np.argsort(-scores, kind="stable")[:k]

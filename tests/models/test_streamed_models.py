@@ -22,7 +22,8 @@ from torch.utils.data import (
 
 from biased import fair, fitted, problem
 from fairij import FairIJ, Grid
-from fairij.data.sources import ArraySource, ArrowSource, LoaderSource, Source
+from fairij.data.arrow_source import ArrowSource
+from fairij.data.sources import ArraySource, LoaderSource, Source
 from fairij.errors import InvalidInputError
 from fairij.models import adapt
 from fairij.scale import streaming as streamed
@@ -310,7 +311,7 @@ def test_sources_that_cannot_be_read(tmp_path: Path) -> None:
         LoaderSource(DataLoader(rows), features=3)
     with pytest.raises(InvalidInputError, match="must hold 'y'"):
         LoaderSource(DataLoader(rows), features=0).column("y")
-    with pytest.raises(InvalidInputError, match="no columns beside the features"):
+    with pytest.raises(InvalidInputError, match="no columns besides the features"):
         ArraySource(DATA.X).column("y")
     with pytest.raises(InvalidInputError, match="needs an array"):
         ArraySource(3.0)

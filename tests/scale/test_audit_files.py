@@ -20,15 +20,15 @@ from torch.utils.data import DataLoader
 
 from biased import fair, problem
 from disks import small_disk
-from fairij import Grid, mitigator
+from fairij import Grid
 from fairij.data import hashing
 from fairij.data.hashing import data_fingerprint
 from fairij.data.sources import ArraySource, LoaderSource
 from fairij.errors import CheckpointError, InvalidInputError
-from fairij.scale import checkpoints
+from fairij.scale import checkpoints, run
 from fairij.scale.checkpoints import Journal
+from fairij.scale.score_files import score_file
 from fairij.scale.sharding import Shard
-from fairij.scale.streamed_scores import score_file
 
 DATA = problem()
 QUICK = {"search": Grid(points=3, scales=(1.0,))}
@@ -143,7 +143,7 @@ WRITE = """
 import sys
 from pathlib import Path
 import numpy as np
-from fairij.scale.streamed_scores import score_file
+from fairij.scale.score_files import score_file
 try:
     with score_file(Path(sys.argv[1]), 96_000) as writer:
         for part in np.random.default_rng(0).random((8, 12_000)):
@@ -267,6 +267,6 @@ def test_a_checkpoint_needs_a_seed_that_stays(tmp_path: Path) -> None:
 def test_a_checkpoint_on_some_processes_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mitigator, "from_all", lambda kept: [kept, not kept])
+    monkeypatch.setattr(run, "values_of_all", lambda kept: [kept, not kept])
     with pytest.raises(InvalidInputError, match="must be given on all processes or on none"):
         DATA.fit(fair(**QUICK, checkpoint=tmp_path))

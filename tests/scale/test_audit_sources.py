@@ -18,7 +18,8 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
 from biased import fair, problem
-from fairij.data.sources import ArrowSource, LoaderSource
+from fairij.data.arrow_source import ArrowSource
+from fairij.data.sources import LoaderSource
 from fairij.errors import InvalidInputError
 from fairij.scale.sharding import Shard, whole_column
 
@@ -33,7 +34,7 @@ def table() -> pd.DataFrame:
 READ = """
 import sys
 import numpy as np, pyarrow
-from fairij.data.sources import ArrowSource
+from fairij.data.arrow_source import ArrowSource
 names = [f"f{i}" for i in range(8)]
 chunks = ArrowSource(sys.argv[1], names).chunks(10_000)
 total = sum(chunk.to_numpy(np.float64).sum() for chunk in chunks)

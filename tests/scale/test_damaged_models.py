@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 import xgboost
+from test_sealed import damaged
 from typer.testing import CliRunner
 
 import plain_files
@@ -32,7 +33,6 @@ from fairij.storage.model_files import Opening, load_model
 from fairij.storage.model_files.lightgbm_text import check_lightgbm_text
 from fairij.storage.model_files.xgboost_content import check_xgboost
 from fairij.storage.tables import read_table
-from test_sealed import damaged
 
 TIMES = 200
 TABLE = plain_files.make_table(120, 0)
@@ -197,8 +197,8 @@ def said(*arguments: str) -> bool:
 
 def test_settings_files(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes after the settings were understood is not of interest here, and is left out."""
-    for name in ("measured", "show_audits"):
-        monkeypatch.setattr(f"fairij.cli.audit.{name}", lambda *_: None)
+    for name in ("measure.measured", "display.show_audits"):
+        monkeypatch.setattr(f"fairij.cli.{name}", lambda *_: None)
     settings = files / "audit.toml"
     settings.write_text(
         'model = "model.txt"\ntable = "test.csv"\nlabel = "repaid"\nsensitive = ["sex"]\n'
@@ -259,7 +259,7 @@ def test_every_kind_of_xgboost_file_is_read(tmp_path: Path) -> None:
         (("trees", 0, "left_children"), [1, -1], "numbers as its left_children"),
         (("trees", 0, "id"), 5, "tree 0 is not in its place"),
         (("tree_info",), [0], "it says that it has 12 trees"),
-        (("iteration_indptr",), [0, 50], "its rounds do not part its trees"),
+        (("iteration_indptr",), [0, 50], "its rounds do not divide its trees"),
         (("cats", "sorted_idx"), [9, 9, 9], "its categories do not fit together"),
     ],
 )

@@ -131,7 +131,7 @@ def test_both_end_with_the_error(
     name, message = said[0][case]
     assert name == "ProcessError"
     described = f"{kind}: {text}" if text else kind
-    assert f"Process 1 failed, and this one has stopped with it: {described}. See" in message
+    assert f"Process 1 failed, and this one stopped with it: {described}. The output of process 1" in message
 
 
 @pytest.mark.parametrize(
@@ -155,4 +155,4 @@ def test_the_next_run_is_not_disturbed(said: list[dict[str, Any]]) -> None:
 def test_a_process_that_ended(said: list[dict[str, Any]]) -> None:
     name, message = said[0]["ended"]
     assert name == "ProcessError"
-    assert "most likely because one of them has ended: see what they wrote" in message
+    assert "most likely because one of them has ended: see their output" in message

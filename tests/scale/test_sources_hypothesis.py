@@ -23,7 +23,8 @@ from torch.utils.data import DataLoader
 
 from biased import fair, fitted, problem, train
 from fairij import FairIJ, Grid
-from fairij.data.sources import ArraySource, ArrowSource, LoaderSource
+from fairij.data.arrow_source import ArrowSource
+from fairij.data.sources import ArraySource, LoaderSource
 from fairij.errors import FairIJError, FairIJWarning, InvalidInputError
 from fairij.scale import streaming as streamed
 from fairij.scale.sharding import Shard

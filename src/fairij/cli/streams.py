@@ -9,9 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from fairij.data.sources import ArrowSource, Source
+from fairij.data.arrow_source import ArrowSource
+from fairij.data.sources import Source
 from fairij.errors import InvalidInputError
-from fairij.storage.model_files.base import library, reading
+from fairij.storage.reading import library, reading
 from fairij.storage.tables import check_cells, check_names, read_table, table_kind
 
 FORMATS = {"parquet": "parquet", "arrow": "ipc"}  # Arrow's own names for them

@@ -18,9 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairij.data.chunks import part_of_table
 from fairij.data.processes import processes
 from fairij.data.rows import n_rows, take_rows
-from fairij.data.sources import READ_ROWS, Source, part_of_table
+from fairij.data.sources import READ_ROWS, Source
 
 HASHED_ROWS = 100_000
 DENSE_BYTES = 2**26  # larger sparse matrices are hashed by their entries

@@ -1,4 +1,4 @@
-"""What several processes must agree on, or all of them end with an error that says where not."""
+"""What must be equal on all processes; an error says what is not, and where."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from fairij.data.processes import processes
 from fairij.data.rows import Columns
 from fairij.errors import InvalidInputError
-from fairij.scale.collectives import together
+from fairij.scale.collectives import collected
 
 
 def check_agreement(facts: Callable[[], dict[str, str]]) -> None:
     """Raise on every process unless all have the same facts; does nothing on one process."""
     if processes() == 1:
         return
-    told = together(facts)
-    for name in sorted(set().union(*told)):
-        values = [facts_there.get(name) for facts_there in told]
+    by_process = collected(facts)
+    for name in sorted(set().union(*by_process)):
+        values = [facts_there.get(name) for facts_there in by_process]
         other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
         if other is not None:
             raise InvalidInputError(
@@ -29,15 +29,12 @@ def check_agreement(facts: Callable[[], dict[str, str]]) -> None:
 
 
 def shared_seed(seed: int) -> int:
-    """The first process's seed, on all of them."""
-    if processes() == 1:
-        return seed
-    told: list[int] = together(lambda: seed, step="a fit")
-    return told[0]
+    """The seed of process 0, on all of them."""
+    return seed if processes() == 1 else collected(lambda: seed, step="a fit")[0]
 
 
 def columns_of(X: Any) -> dict[str, Columns]:
-    """The columns of each array in a table, by what it is called in messages."""
+    """The columns of each array in a table, by its name in messages."""
     if isinstance(X, Mapping):
         return {f"`X[{name!r}]`": Columns.of(part) for name, part in X.items()}
     if isinstance(X, tuple):
@@ -45,10 +42,10 @@ def columns_of(X: Any) -> dict[str, Columns]:
     return {"`X`": Columns.of(X)}
 
 
-def check_columns(told: list[dict[str, Columns]]) -> None:
-    """Raise unless what all processes have looks alike, as they have one table in parts."""
-    first, cure = told[0], "prepare the rows of all processes in the same way."
-    for rank, other in enumerate(told):
+def check_columns(by_process: list[dict[str, Columns]]) -> None:
+    """Raise unless the tables of all processes have the same columns."""
+    first, cure = by_process[0], "prepare the rows of all processes in the same way."
+    for rank, other in enumerate(by_process):
         if other.keys() != first.keys():
             raise InvalidInputError(
                 f"The rows of a `Shard` must be in the same form on all processes, but process "
@@ -64,7 +61,7 @@ def check_columns(told: list[dict[str, Columns]]) -> None:
 
 
 def _first_difference(left: Columns, right: Columns) -> tuple[str, str]:
-    """What is said of two tables where they differ; the same where they do not."""
+    """Words for the first difference between two tables; equal if there is none."""
     if left.width != right.width:
         return _width(left), _width(right)
     if left.names is None or right.names is None:
@@ -83,11 +80,12 @@ def _naming(columns: Columns) -> str:
     return "columns without names" if columns.names is None else "columns with names"
 
 
-def check_rows(told: list[int]) -> None:
-    for rank, rows in enumerate(told):
-        if rows != told[0]:
+def check_rows(by_process: list[int]) -> None:
+    """Raise unless all processes have the same number of rows."""
+    for rank, rows in enumerate(by_process):
+        if rows != by_process[0]:
             raise InvalidInputError(
                 f"`Shard.of` takes rows that all processes have, but process {rank} has {rows} of "
-                f"them and process 0 has {told[0]}: give it the same rows on each, or those of "
-                "each process to `Shard`."
+                f"them and process 0 has {by_process[0]}: give it the same rows on each, or give "
+                "the rows of each process to `Shard`."
             )

@@ -1,9 +1,9 @@
-"""Checkpoints: a journal of every pass over the rows, from which a killed run goes on.
+"""Checkpoints: a journal of every pass over the rows, from which a stopped run resumes.
 
-All that is dear in a run is a pass over the rows: outputs, ``J r``, ``J^T u``, a product with the
-curvature, the outputs of a candidate. Their results are written in order, every few seconds, as one
-sealed file. A run that begins again makes the same passes in the same order, finds the results of
-those that were done, and computes the others: so it ends with the same bits, whatever the solver.
+The slow steps of a run are passes over the rows: outputs, ``J r``, ``J^T u``, a product with the
+curvature, the outputs of a candidate. Every few seconds their results are written, in order, to one
+file with a checksum. A run that starts again makes the same passes in the same order. It reads the
+results of the passes that were done and computes the others, so it ends with the same bits.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -26,16 +24,7 @@ from fairij.data.hashing import raw_bytes
 from fairij.data.processes import rank
 from fairij.data.row_vectors import lies_in_file, new_rows
 from fairij.errors import CheckpointError, InvalidInputError
-from fairij.models.base import (
-    Editable,
-    Evaluator,
-    EvaluatorDefaults,
-    Linearization,
-    LinearizationDefaults,
-    Middle,
-)
-from fairij.models.delegating import Delegating
-from fairij.scale.collectives import from_all
+from fairij.scale.collectives import values_of_all
 from fairij.storage.checksummed import read_sealed, write_sealed, write_whole
 
 FORMAT = "fairij.checkpoint/1"
@@ -45,7 +34,7 @@ LARGEST_FACTS = 2**20
 
 
 class Record(NamedTuple):
-    """A file and the passes that it is to hold, by its name: only reading it shows whether."""
+    """A file and the passes that it should hold by its name."""
 
     first: int
     last: int
@@ -53,7 +42,7 @@ class Record(NamedTuple):
 
 
 class Journal:
-    """The results of a run's passes so far, in a folder of this process's own."""
+    """The results of a run's passes so far, in a folder of this process."""
 
     def __init__(self, folder: Path, records: list[Record], done: int) -> None:
         self._folder, self._records, self._done = folder, records, done
@@ -64,9 +53,9 @@ class Journal:
 
     @classmethod
     def open(cls, folder: Any, facts: Mapping[str, str], *, alone: bool = False) -> Journal:
-        """Begin a journal, or go on with the one in the folder if it has the same facts.
+        """Begin a journal, or resume the one in the folder if it has the same facts.
 
-        All processes go on from the same pass, but for one whose passes are its own ``alone``.
+        All processes resume from the same pass, unless each makes passes of its own (``alone``).
         """
         place = _checked(folder) / f"process-{rank()}"
         known = _read_facts(place)
@@ -84,10 +73,13 @@ class Journal:
             if (match := RECORD.match(path.name))
         ]
         done = _passes_without_a_gap(records)
-        return cls(place, records, done if alone else min(from_all(done)))
+        return cls(place, records, done if alone else min(values_of_all(done)))
 
     def recalled(self, name: str, given: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
-        """The next pass's result: as written, or made now and written."""
+        """The result of the next pass: read from the journal, or made now and recorded.
+
+        ``name`` and ``given`` identify the pass. The journal must have the same at this place.
+        """
         number, self._next = self._next, self._next + 1
         key = name if given is None else f"{name} {_hash(given)}"
         if number < self._done:
@@ -99,7 +91,7 @@ class Journal:
         return value
 
     def write(self) -> None:
-        """Put what was made since the last time into one file."""
+        """Write the results since the last time to one file."""
         if not self._pending:
             return
         first = self._next - len(self._pending)
@@ -124,7 +116,7 @@ class Journal:
         except (SafetensorError, ValueError, TypeError, KeyError, RecursionError, OSError) as error:
             raise CheckpointError(
                 f"The checkpoint's record {path} cannot be used: {error}. Delete it and those "
-                "after it to go on from there, or delete the folder to start over."
+                "after it to resume from there, or delete the folder to start over."
             ) from None
         if given != key:
             raise CheckpointError(
@@ -135,101 +127,8 @@ class Journal:
         return value
 
 
-class JournaledEditable(Delegating):
-    """An `Editable` all of whose passes over rows are written down."""
-
-    def __init__(self, inner: Editable, journal: Journal) -> None:
-        super().__init__(inner)
-        self._journal = journal
-
-    def linearize(self, X: Any, *, keep: bool = True) -> Linearization:
-        make = partial(self._inner.linearize, X, keep=keep)
-        return JournaledLinearization(make, self._journal, self.theta.device)
-
-    def evaluator(self, X: Any) -> Evaluator:
-        make = partial(self._inner.evaluator, X)
-        return JournaledEvaluator(make, self._journal, self.theta.device)
-
-    def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
-        at = self.theta if theta is None else theta
-        made = self._journal.recalled("outputs", at, lambda: self._inner.outputs(X, theta))
-        return made.to(self.theta.device)
-
-
-class JournaledEvaluator(EvaluatorDefaults):
-    """An `Evaluator` whose passes are written down; it is made when one has to be made anew."""
-
-    def __init__(
-        self, make: Callable[[], Evaluator], journal: Journal, device: torch.device
-    ) -> None:
-        self._make, self._journal, self._device = make, journal, device
-
-    @cached_property
-    def _inner(self) -> Evaluator:
-        return self._make()
-
-    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
-        given = torch.cat([direction.double().cpu(), scales.double().cpu()])
-        made = self._journal.recalled("along", given, lambda: self._inner.along(direction, scales))
-        return made.to(self._device)
-
-
-class JournaledLinearization(LinearizationDefaults):
-    """A `Linearization` whose passes are written down; made when one has to be made anew."""
-
-    def __init__(
-        self, make: Callable[[], Linearization], journal: Journal, device: torch.device
-    ) -> None:
-        self._make, self._journal, self._device = make, journal, device
-
-    @cached_property
-    def _inner(self) -> Linearization:
-        return self._make()
-
-    def _pass(self, name: str, given: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
-        return self._journal.recalled(name, given, make).to(self._device)
-
-    @property
-    def mode(self) -> str:  # type: ignore[override]
-        return self._inner.mode
-
-    def gram(self, middle: Tensor) -> Tensor | None:
-        return self._inner.gram(middle)
-
-    @cached_property
-    def outputs(self) -> Tensor:
-        return self._pass("outputs", None, lambda: self._inner.outputs)
-
-    def jvp(self, direction: Tensor) -> Tensor:
-        return self._pass("jvp", direction, lambda: self._inner.jvp(direction))
-
-    def vjp(self, weights: Tensor) -> Tensor:
-        return self._pass("vjp", weights, lambda: self._inner.vjp(weights))
-
-    def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
-        return self._pass("sandwich", direction, lambda: self._inner.sandwich(direction, middle))
-
-    def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
-        return self._pass(
-            "second_order", direction, lambda: self._inner.second_order(weights, direction)
-        )
-
-    def rows(self, index: Tensor) -> Tensor:
-        return self._pass("rows", index, lambda: self._inner.rows(index))
-
-    def restrict(self, index: Tensor, *, keep: bool = False) -> Linearization:
-        return self._inner.restrict(index, keep=keep)  # a sample: cheap to make again
-
-    def moved(self, by: Tensor) -> JournaledLinearization:
-        return JournaledLinearization(lambda: self._inner.moved(by), self._journal, self._device)
-
-    def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
-        """``J^T u`` over each piece of the rows alone, ``(D, K)``."""
-        return self._pass("sums", torch.cat(pieces), lambda: self._inner.sums(weights, pieces))
-
-
 def _checked(folder: Any) -> Path:
-    """The folder, unless that is not what it is."""
+    """The folder's path, or an error if it is not a path."""
     path = os.fspath(folder) if isinstance(folder, os.PathLike) else folder
     if not isinstance(path, str) or not path or "\0" in path:
         raise InvalidInputError(
@@ -240,7 +139,7 @@ def _checked(folder: Any) -> Path:
 
 
 def _passes_without_a_gap(records: list[Record]) -> int:
-    """How many passes from the first on have a record."""
+    """The number of passes, counted from the first, that have a record."""
     done = 0
     for record in records:  # in order of their first passes
         if record.first > done:
@@ -288,7 +187,7 @@ def _unwritable(path: Path, error: OSError) -> str:
 
 
 def _copied(value: Tensor) -> Tensor:
-    """The value as it is now, in memory or in a file as that is."""
+    """A copy of the value, in a file if the value is in one."""
     room = new_rows(value.detach().cpu(), len(value), in_file=lies_in_file(value))
     return room.copy_(value.detach())
 

@@ -1,16 +1,14 @@
-"""Processes that go on together or not at all.
+"""Exchanges between processes that fail on all of them together.
 
-Every exchange begins with a word from each process on whether all is well there. A process on which
-a run fails gives its word in place of the next exchange: so the others end with an error that says
-why, instead of waiting for it.
+Before each exchange, processes report errors, so that all fail together instead of hanging. A
+process that fails reports its error in place of the next exchange.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -20,37 +18,31 @@ from fairij.data.processes import processes
 from fairij.data.row_vectors import lies_in_file, new_rows
 from fairij.errors import FairIJError, InvalidInputError, ProcessError
 
-P = ParamSpec("P")
 T = TypeVar("T")
-KNOWN = "known_to_all_processes"  # set on errors that need not be told any more
+REPORTED = "reported_to_all_processes"  # set on errors that the other processes know already
 
 
-def all_or_none(work: Callable[P, T]) -> Callable[P, T]:
-    """Work that all processes do: where it fails on one of them, it fails on all."""
-
-    @wraps(work)
-    def guarded(*args: P.args, **given: P.kwargs) -> T:
-        if processes() == 1:
-            return work(*args, **given)
-        with _run.under_way():
-            try:
-                done = work(*args, **given)
-            except Exception as error:
-                if _run.ended_by is None and not hasattr(error, KNOWN):
-                    with suppress(Exception):  # what it raises here is this error again
-                        all_well(error)
-                raise
-            all_well()
-            return done
-
-    return guarded
+def fail_together(work: Callable[[], T]) -> T:
+    """Do work that all processes do; if it fails on one of them, it fails on all."""
+    if processes() == 1:
+        return work()
+    with _run.under_way():
+        try:
+            done = work()
+        except Exception as error:
+            if _run.ended_by is None and not hasattr(error, REPORTED):
+                with suppress(Exception):  # it would raise this same error
+                    report_error(error)
+            raise
+        report_error(None)
+        return done
 
 
 class _Run:
-    """What all processes do together, and the error that ended it.
+    """Work that all processes do together, and the error that ended it.
 
-    Code in between may give an error other words, or think nothing of it: the run is over all the
-    same, and the other processes no longer take part in its exchanges.
+    Code in between may reword an error or ignore it. The run is over all the same: the other
+    processes no longer take part in its exchanges.
     """
 
     def __init__(self) -> None:
@@ -75,8 +67,8 @@ class _Run:
 _run = _Run()
 
 
-def all_well(problem: Exception | None = None) -> None:
-    """Raise on every process if there is a problem on any of them."""
+def report_error(problem: Exception | None) -> None:
+    """Tell the other processes of an error or of none; raise on every process if there is one."""
     if _run.ended_by is not None:
         raise _run.ended_by
     with _connected():
@@ -84,46 +76,47 @@ def all_well(problem: Exception | None = None) -> None:
         dist.all_reduce(found)
         if int(found) == 0:
             return
-        told: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(told, None if problem is None else _described(problem))
-    number, (is_ours, text) = next((n, said) for n, said in enumerate(told) if said is not None)
+        reports: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(reports, None if problem is None else _described(problem))
+    number, (is_ours, text) = next((n, said) for n, said in enumerate(reports) if said is not None)
     if problem is not None and not isinstance(problem, FairIJError):
-        raise _known(problem)
+        raise _reported(problem)
     if is_ours:
-        raise _known(InvalidInputError(f"On process {number}: {text}"))
-    raise _known(
+        raise _reported(InvalidInputError(f"On process {number}: {text}"))
+    raise _reported(
         ProcessError(
-            f"Process {number} failed, and this one has stopped with it: {text}. See what process "
-            f"{number} wrote for where it happened."
+            f"Process {number} failed, and this one stopped with it: {text}. The output of process "
+            f"{number} shows where it failed."
         )
     )
 
 
-def in_unison(work: Callable[[], T]) -> T:
-    """The work of this process, once it is known to have gone well on all of them."""
+def done_by_all(work: Callable[[], T]) -> T:
+    """Do this process's part of the work; raise on every process if one of them failed."""
     done: list[T] = []
     problem: Exception | None = None
     try:
         done.append(work())
     except Exception as error:
-        if hasattr(error, KNOWN):
+        if hasattr(error, REPORTED):
             raise
         problem = error
-    all_well(problem)
+    report_error(problem)
     return done[0]
 
 
-def together(work: Callable[[], T], *, step: str = "") -> list[T]:
-    """What the work gives on each process; an error on one is raised on all of them.
+def collected(work: Callable[[], T], *, step: str = "") -> list[T]:
+    """The results of all processes, on every process.
 
-    ``step`` says what this process is about, so that those at another step are told apart.
+    ``step`` names what this process is doing, so that an error can name processes that are doing
+    something else.
     """
-    value = in_unison(work)
-    answers: list[Any] = [None] * dist.get_world_size()
+    value = done_by_all(work)
+    results: list[Any] = [None] * dist.get_world_size()
     with _connected():
-        dist.all_gather_object(answers, (step, value))
-    _check_steps([name for name, _ in answers])
-    return [answer for _, answer in answers]
+        dist.all_gather_object(results, (step, value))
+    _check_steps([name for name, _ in results])
+    return [result for _, result in results]
 
 
 def _check_steps(steps: list[str]) -> None:
@@ -134,17 +127,17 @@ def _check_steps(steps: list[str]) -> None:
             f"{steps[other] or 'another one'} and process 0 at {steps[0] or 'another one'}: make a "
             "`Shard` on all of them or on none, and run the same program on each."
         )
-        raise _known(problem)
+        raise _reported(problem)
 
 
-def from_all(value: T) -> list[T]:
-    """The values of all processes, or of the only one."""
-    return [value] if processes() == 1 else together(lambda: value)
+def values_of_all(value: T) -> list[T]:
+    """One value per process, on every process."""
+    return [value] if processes() == 1 else collected(lambda: value)
 
 
 def summed(work: Callable[[], Tensor]) -> Tensor:
-    """The sum over processes, made in float64 so that their number hardly shows."""
-    local = in_unison(work)
+    """The sum over processes, in float64 so that it hardly depends on their number."""
+    local = done_by_all(work)
     wide = local.double()
     with _connected():
         dist.all_reduce(wide)
@@ -153,7 +146,7 @@ def summed(work: Callable[[], Tensor]) -> Tensor:
 
 def gathered(work: Callable[[], Tensor], counts: list[int]) -> Tensor:
     """The rows of all processes one after the other, on every process."""
-    local = in_unison(work)
+    local = done_by_all(work)
     whole = new_rows(local, sum(counts), in_file=lies_in_file(local))
     for source, part in enumerate(whole.split(counts)):
         if source == dist.get_rank():
@@ -165,13 +158,14 @@ def gathered(work: Callable[[], Tensor], counts: list[int]) -> Tensor:
 
 
 def _described(problem: Exception) -> tuple[bool, str]:
+    """Whether the error is one of fairij's own, and its text."""
     if isinstance(problem, FairIJError):
         return True, str(problem)
     return False, f"{type(problem).__name__}: {problem}".removesuffix(": ").removesuffix(".")
 
 
-def _known(error: Exception) -> Exception:
-    setattr(error, KNOWN, True)
+def _reported(error: Exception) -> Exception:
+    setattr(error, REPORTED, True)
     _run.end(error)
     return error
 
@@ -183,11 +177,11 @@ def _connected() -> Iterator[None]:
     except RuntimeError as error:
         problem = ProcessError(
             "The exchange with the other processes broke off, most likely because one of them has "
-            f"ended: see what they wrote. Here it showed as: {error}"
+            f"ended: see their output. The error here was: {error}"
         )
-        raise _known(problem) from error
+        raise _reported(problem) from error
 
 
 def _device() -> torch.device:
-    """Where small numbers are exchanged: NCCL alone takes them on a GPU only."""
+    """The device for small numbers: NCCL on its own takes them on a GPU only."""
     return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")

@@ -1,9 +1,6 @@
-"""Several processes, each with its own rows, on `torch.distributed`.
+"""Rows that are spread over several processes, on `torch.distributed`.
 
-Every process runs the same program on a `Shard`. Vectors with one entry a row are known to all;
-what is dear, the products with the Jacobian, each process makes for its own rows only, and sums are
-made by one all-reduce. All processes therefore see the same numbers and take the same steps.
-`fairij.scale.collectives` has the exchanges.
+Every process runs the same program on a `Shard`. `fairij.scale.collectives` has the exchanges.
 """
 
 from __future__ import annotations
@@ -11,8 +8,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-from collections.abc import Callable, Iterator
-from functools import cached_property
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,57 +18,48 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairij.data.chunks import joined_tables
 from fairij.data.hashing import rows_fingerprint
 from fairij.data.processes import processes
 from fairij.data.rows import Columns, n_rows, part_of, take_rows
-from fairij.data.sources import Name, Source, joined_tables, named_column
+from fairij.data.sources import Name, Source, named_column
 from fairij.errors import InvalidInputError
 from fairij.fairness.arrays import unwrapped
-from fairij.models.base import (
-    Evaluator,
-    EvaluatorDefaults,
-    Linearization,
-    LinearizationDefaults,
-    Middle,
-    Some,
-    counted_from,
-)
-from fairij.models.delegating import Delegating
 from fairij.scale.agreement import check_columns, check_rows, columns_of
-from fairij.scale.collectives import gathered, in_unison, summed, together
+from fairij.scale.collectives import collected
 
 
 def start() -> int:
-    """Join the processes that `torchrun` started, if there are any; this process's number."""
+    """Join the processes that `torchrun` started, if any; returns the number of this process."""
     if "RANK" in os.environ and not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-            dist.init_process_group("cpu:gloo,cuda:nccl", **_meeting())
+            dist.init_process_group("cpu:gloo,cuda:nccl", **_meeting_place())
         else:
-            dist.init_process_group("gloo", **_meeting())
+            dist.init_process_group("gloo", **_meeting_place())
         atexit.register(_leave)
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def _leave() -> None:
-    """Part from the others; a group that a cycle keeps alive would abort the ending process."""
+    """Leave the group; if a cycle kept it alive, it would abort the process at its end."""
     if dist.is_initialized():
         dist.destroy_process_group()
     gc.collect()
 
 
-def _meeting() -> dict[str, Any]:
+def _meeting_place() -> dict[str, Any]:
     """Where the processes of one attempt of `torchrun` find each other.
 
-    Its store outlasts a restart, with the addresses of processes that have ended; one that reads
-    those waits for them in vain. So each attempt has names of its own. Several machines count their
-    restarts apart, which leaves them with torch's own way.
+    The store of `torchrun` survives a restart and keeps addresses of processes that have ended. A
+    process that reads those would wait forever, so each attempt has its own prefix. Several
+    machines count their restarts separately, so they use torch's own way.
     """
     given = os.environ
     if given.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or given.get("GROUP_WORLD_SIZE") != "1":
         return {}
     host, port, size = given["MASTER_ADDR"], int(given["MASTER_PORT"]), int(given["WORLD_SIZE"])
-    stores: Any = dist  # which tells type checkers nothing of them
+    stores: Any = dist  # torch does not declare them for type checkers
     store = stores.TCPStore(host, port, size, is_master=False)
     attempt = f"attempt-{given.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     return {
@@ -83,33 +70,39 @@ def _meeting() -> dict[str, Any]:
 
 
 class Shard(Source):
-    """The rows of one process; the table is those of all processes, one after the other.
+    """The rows of one process. The table is the rows of all processes, one after the other.
 
-    Labels and weights of a `Shard` are given for this process's rows too.
+    Give labels and weights for the rows of this process too.
+
+    Parameters
+    ----------
+    X : array, frame, tensor, Source, or a tuple or dict of those
+        The rows of this process, at least one.
     """
 
     def __init__(self, X: Any) -> None:
         _check_started()
         self.local = X
         self.rank = dist.get_rank()
-        told = together(lambda: (_some_rows(X), columns_of(X)), step="the making of a `Shard`")
-        check_columns([columns for _, columns in told])
-        self.counts: list[int] = [rows for rows, _ in told]
+        of_all = collected(lambda: (_some_rows(X), columns_of(X)), step="the making of a `Shard`")
+        check_columns([columns for _, columns in of_all])
+        self.counts: list[int] = [rows for rows, _ in of_all]
         self.start = sum(self.counts[: self.rank])
         self.shape = (sum(self.counts), *tuple(getattr(X, "shape", (0,)))[1:])
         self.columns = getattr(X, "columns", None)
 
     @classmethod
     def of(cls, X: Any) -> Shard:
-        """A share, for this process, of rows that all processes can read."""
+        """The part of this process of rows that all processes can read."""
         _check_started()
-        told = together(lambda: n_rows(X), step="the making of a `Shard` by `Shard.of`")
-        check_rows(told)
-        rank, size, rows = dist.get_rank(), len(told), told[0]
+        counts = collected(lambda: n_rows(X), step="the making of a `Shard` by `Shard.of`")
+        check_rows(counts)
+        rank, size, rows = dist.get_rank(), len(counts), counts[0]
         return cls(part_of(X, np.arange(rows * rank // size, rows * (rank + 1) // size)))
 
     @property
     def own(self) -> slice:
+        """The rows of this process among those of all."""
         return slice(self.start, self.start + self.counts[self.rank])
 
     def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:
@@ -122,14 +115,14 @@ class Shard(Source):
         """Some rows of all processes, on every process."""
         wanted = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
         own = wanted[(wanted >= self.own.start) & (wanted < self.own.stop)] - self.start
-        parts = together(lambda: take_rows(self.local, own) if len(own) else None)
+        parts = collected(lambda: take_rows(self.local, own) if len(own) else None)
         owner = np.searchsorted(np.cumsum(self.counts), wanted, side="right")
         table = joined_tables([part for part in parts if part is not None])
         return take_rows(table, np.argsort(np.argsort(owner, kind="stable"), kind="stable"))
 
     def hashed(self, size: int) -> Iterator[Any]:
         """One fingerprint per process, of its own rows."""
-        yield np.array(together(lambda: rows_fingerprint(self.local)))
+        yield np.array(collected(lambda: rows_fingerprint(self.local)))
 
     def subset(self, index: NDArray[np.int64]) -> Shard:
         own = (index >= self.own.start) & (index < self.own.stop)
@@ -151,149 +144,16 @@ def _some_rows(X: Any) -> int:
     return rows
 
 
-class DistributedEditable(Delegating):
-    """An `Editable` that also takes a `Shard`."""
-
-    def linearize(self, X: Any, *, keep: bool = True) -> Linearization:
-        if not isinstance(X, Shard):
-            return self._inner.linearize(X, keep=keep)
-        part = in_unison(lambda: self._inner.linearize(X.local, keep=keep))
-        return ShardedLinearization(part, X.counts, self.theta)
-
-    def evaluator(self, X: Any) -> Evaluator:
-        if not isinstance(X, Shard):
-            return self._inner.evaluator(X)
-        return ShardedEvaluator(in_unison(lambda: self._inner.evaluator(X.local)), X.counts)
-
-    def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
-        if not isinstance(X, Shard):
-            return self._inner.outputs(X, theta)
-        return gathered(lambda: self._inner.outputs(X.local, theta), X.counts)
-
-
-class ShardedLinearization(LinearizationDefaults):
-    """``J r`` and ``J^T u`` of the rows of all processes.
-
-    The rows, process after process, stand at ``place`` among all rows of this linearisation; None
-    where they stand in that order.
-    """
-
-    def __init__(
-        self, local: Linearization, counts: list[int], theta: Tensor, place: Tensor | None = None
-    ) -> None:
-        self._local, self._counts, self._theta, self._place = local, counts, theta, place
-        first, self._count = sum(counts[: dist.get_rank()]), counts[dist.get_rank()]
-        self._range = slice(first, first + self._count)
-        self._own: Some = self._range if place is None else place[self._range]
-
-    @property
-    def mode(self) -> str:  # type: ignore[override]
-        return self._local.mode
-
-    @cached_property
-    def outputs(self) -> Tensor:
-        return self._spread(lambda: self._local.outputs)
-
-    def jvp(self, direction: Tensor) -> Tensor:
-        return self._spread(lambda: self._local.jvp(direction))
-
-    def vjp(self, weights: Tensor) -> Tensor:
-        return self._sum(lambda: self._local.vjp(weights[self._own]))
-
-    def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
-        if self._place is not None:  # a middle takes rows that lie side by side
-            return self.vjp(middle(self.jvp(direction), slice(0, sum(self._counts))))
-
-        def shifted(moved: Tensor, rows: Some) -> Tensor:
-            return middle(moved, counted_from(self._range.start, rows))
-
-        return self._sum(lambda: self._local.sandwich(direction, shifted))
-
-    def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
-        return self._sum(lambda: self._local.second_order(weights[self._own], direction))
-
-    def rows(self, index: Tensor) -> Tensor:
-        outputs = self.outputs[0].numel()
-
-        def own() -> Tensor:
-            here, where = self._here(index)
-            found = self._theta.new_zeros(len(index), outputs, len(self._theta))
-            if len(here):
-                found[where] = self._local.rows(here)
-            return found
-
-        return summed(own)
-
-    def restrict(self, index: Tensor, *, keep: bool = False) -> ShardedLinearization:
-        here, where = self._here(index)
-        parts = together(lambda: where.cpu().numpy())
-        place = torch.as_tensor(np.concatenate(parts), device=index.device)
-        in_order = bool((place[1:] > place[:-1]).all())
-        local = self._local.restrict(here, keep=keep) if len(here) else self._local
-        counts = [len(part) for part in parts]
-        return ShardedLinearization(local, counts, self._theta, None if in_order else place)
-
-    def moved(self, by: Tensor) -> ShardedLinearization:
-        return ShardedLinearization(self._local.moved(by), self._counts, self._theta, self._place)
-
-    def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
-        """``J^T u`` over each piece of the rows alone, ``(D, K)``."""
-
-        def own() -> Tensor:
-            here = [self._here(index)[0] for index in pieces]
-            given, nothing = weights[self._own], torch.zeros_like(self._theta)
-            if not any(len(index) for index in here):
-                return torch.stack([nothing] * len(pieces), 1)
-            return self._local.sums(given, here)
-
-        return summed(own)
-
-    def _here(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Which of this process's rows are asked for, and at which places of ``index``."""
-        found = index - self._range.start
-        if self._place is not None:
-            number = torch.full((len(self._place),), -1, device=index.device)
-            number[self._own] = torch.arange(self._count, device=index.device)
-            found = number[index]
-        where = torch.nonzero((found >= 0) & (found < self._count))[:, 0]
-        return found[where], where
-
-    def _sum(self, local: Callable[[], Tensor]) -> Tensor:
-        return summed(local if self._count else lambda: torch.zeros_like(self._theta))
-
-    def _spread(self, local: Callable[[], Tensor]) -> Tensor:
-        # a process with none of these rows runs others, for the shape of what they give
-        whole = gathered(lambda: local()[: self._count], self._counts)
-        if self._place is None:
-            return whole
-        spread = torch.empty_like(whole)
-        spread[self._place] = whole
-        return spread
-
-
-class ShardedEvaluator(EvaluatorDefaults):
-    """The outputs of many edits on the rows of all processes."""
-
-    def __init__(self, local: Evaluator, counts: list[int]) -> None:
-        self._local, self._counts = local, counts
-
-    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
-        def by_row() -> Tensor:
-            return self._local.along(direction, scales).transpose(0, 1).contiguous()
-
-        return gathered(by_row, self._counts).transpose(0, 1)
-
-
 def gathered_values(values: Any) -> Any:
     """Labels, weights or groups of all processes, one after the other."""
     name = "What is given for each row"
-    told = together(lambda: (_plain(values), {name: Columns.of(values)}))
-    check_columns([columns for _, columns in told])
-    return np.concatenate([array for array, _ in told])
+    of_all = collected(lambda: (_plain(values), {name: Columns.of(values)}))
+    check_columns([columns for _, columns in of_all])
+    return np.concatenate([array for array, _ in of_all])
 
 
 def _plain(values: Any) -> NDArray[Any]:
-    """As an array; in a list with text the other entries stay what they are."""
+    """The values as an array; in a list with text, numbers stay numbers."""
     values = pd.DataFrame(values) if isinstance(values, dict) else unwrapped(values)
     array = np.asarray(values)
     if array.ndim == 0:
@@ -314,14 +174,14 @@ def whole_column(X: Any, values: Any) -> Any:
 
 
 def _check_given_alike(X: Any, values: Any) -> None:
-    """Raise on every process unless all have a `Shard` or none, and all have values or none."""
-    told = together(lambda: (isinstance(X, Shard), values is not None), step="a fit")
+    """Raise on every process unless all or none have a `Shard`, and all or none have values."""
+    of_all = collected(lambda: (isinstance(X, Shard), values is not None), step="a fit")
     for place, what in enumerate(
         ("Rows must be a `Shard`", "Labels, weights and groups must be given")
     ):
-        those = [rank for rank, said in enumerate(told) if said[place]]
-        if 0 < len(those) < len(told):
-            others = [rank for rank in range(len(told)) if rank not in those]
+        those = [rank for rank, said in enumerate(of_all) if said[place]]
+        if 0 < len(those) < len(of_all):
+            others = [rank for rank in range(len(of_all)) if rank not in those]
             raise InvalidInputError(
                 f"{what} on all processes or on none, but this is so on process "
                 f"{_listed(those)} and not on process {_listed(others)}: pass the same arguments "
@@ -334,7 +194,7 @@ def _listed(ranks: list[int]) -> str:
 
 
 def shared_out(X: Any, *columns: Any) -> tuple[Any, ...]:
-    """Rows that every process holds, and their columns: on several processes a share of each."""
+    """Rows and columns that every process has: on several processes, the part of this one."""
     if processes() == 1:
         return X, *columns
     shard = Shard.of(X)

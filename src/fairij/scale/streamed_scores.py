@@ -1,18 +1,15 @@
-"""Scores of rows that never have to be in memory: written as they come, the highest kept."""
+"""Influence scores of any number of rows: computed and written chunk by chunk."""
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
-from uuid import uuid4
 
 import numpy as np
 import torch
@@ -22,39 +19,53 @@ from torch import Tensor
 
 from fairij._version import __version__
 from fairij.data.checks import whole_number
+from fairij.data.chunks import table_rows
 from fairij.data.hashing import data_fingerprint, tensor_fingerprint
-from fairij.data.labels import check_outputs, check_runs, encode_classes
+from fairij.data.labels import encode_classes
 from fairij.data.processes import processes
 from fairij.data.rows import Columns, n_rows
-from fairij.data.sources import ArraySource, Source, as_source, named_column, table_rows
+from fairij.data.sources import ArraySource, Source, as_source, named_column
 from fairij.errors import InvalidInputError
 from fairij.fairness import arrays
 from fairij.method.influence import check_finite, inner
-from fairij.mitigator import FairIJ
 from fairij.models.base import Editable
+from fairij.models.labels import check_outputs, check_runs
+from fairij.models.losses import Loss
 from fairij.scale.checkpoints import Journal
-from fairij.scale.collectives import together
+from fairij.scale.collectives import collected
+from fairij.scale.score_files import Array, score_file
 from fairij.scale.sharding import Shard
 from fairij.scale.streaming import Chunks, located
 
-Array = NDArray[np.float64]
+
+class FittedModel(Protocol):
+    """What scoring needs of a fitted `FairIJ`."""
+
+    direction_: Tensor | None  # (D,)
+    loss_: Loss
+    classes_: NDArray[Any]
+    diagnostics_: dict[str, Any]
+    batch_size: int | str
+    memory_limit: int
+
+    def editable(self) -> Editable: ...
 
 
 @dataclass
 class TopRows:
-    """The k highest scores among all that were shown so far; of equals, the first shown."""
+    """The k highest scores among all that were added so far; of equal scores, the first added."""
 
     k: int
     scores: Array = field(default_factory=lambda: np.empty(0))  # descending
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
-    def show(self, scores: Array, start: int) -> None:
-        """Some more scores, of the rows from ``start`` on."""
+    def add(self, scores: Array, start: int) -> None:
+        """Add the scores of the rows from ``start`` on."""
         self.merge(scores, np.arange(start, start + len(scores)))
 
     def merge(self, scores: Array, rows: NDArray[np.int64]) -> None:
-        """Some more scores and their rows, those that come later in the table."""
-        if len(self.scores) == self.k and self.k:  # most rows cannot come in
+        """Add scores with their rows, which come after those added before."""
+        if len(self.scores) == self.k and self.k:  # most rows are too low
             able = scores > self.scores[-1]
             scores, rows = scores[able], rows[able]
         scores, rows = np.concatenate([self.scores, scores]), np.concatenate([self.rows, rows])
@@ -63,7 +74,7 @@ class TopRows:
 
 
 def stream_influence(
-    fair: FairIJ,
+    fair: FittedModel,
     X: Any,
     y: Any,
     *,
@@ -74,17 +85,34 @@ def stream_influence(
 ) -> TopRows:
     """Score rows chunk by chunk with a fitted `FairIJ`: ``-(J r) l'(z) / N``, as `influence_`.
 
-    Every row counts with weight one: where the model was fitted with sample or class weights, the
-    scores of training rows are not `influence_` but what it would be without them.
-    ``out`` is a ``.npy`` or ``.parquet`` file that appears once all scores are in it. Memory holds
-    one chunk, the labels and the ``top`` highest scores.
-    ``checkpoint`` is a folder in which the scores are written down as they are made: the same call
-    with the same folder goes on behind the last of them, and ends with the same bits; each of
-    several processes has a journal of its own in it.
+    Every row has weight one. If the model was fitted with sample or class weights, the scores of
+    training rows are what `influence_` would be without the weights. Memory holds one chunk, the
+    labels and the ``top`` highest scores.
 
-    Of a `Shard` every process scores its own rows, with their labels. The highest scores are those
-    of all processes, on each of them; process 3 writes ``scores-3.npy`` where ``out`` is
-    ``scores.npy``, with its rows counted from 0.
+    Parameters
+    ----------
+    fair : FairIJ
+        A fitted `FairIJ`.
+    X : Source, array, frame or tensor
+        The rows. Of a `Shard`, every process scores its own rows.
+    y : array or str
+        Their labels, or the name of a column of a `Source`.
+    out : path, default=None
+        A ``.npy`` or ``.parquet`` file. It appears when all scores are in it. Of a `Shard`,
+        process 3 writes ``scores-3.npy`` for ``scores.npy``, with its rows counted from 0.
+    top : int, default=0
+        How many of the highest scores to return. Of a `Shard`, they are the highest of all
+        processes, on each of them.
+    overwrite : bool, default=False
+        Whether to replace ``out`` if it exists.
+    checkpoint : path, default=None
+        A folder in which scores are recorded. A repeated call resumes after the last recorded
+        chunk and ends with the same bits. Each process has its own journal in it.
+
+    Returns
+    -------
+    TopRows
+        The ``top`` highest scores and their rows.
     """
     if isinstance(X, Shard):
         asked = {"top": top, "overwrite": overwrite, "checkpoint": checkpoint}
@@ -96,25 +124,26 @@ def stream_influence(
     best = TopRows(whole_number("top", top, 0))
     with _written_to(out, len(source), overwrite=overwrite) as write:
         for start, scores in _scores(fair, source, truth, checkpoint):
-            best.show(scores, start)
+            best.add(scores, start)
             write(scores)
     return best
 
 
 def _of_all_processes(
-    fair: FairIJ, shard: Shard, y: Any, *, out: str | os.PathLike[str] | None, **asked: Any
+    fair: FittedModel, shard: Shard, y: Any, *, out: str | os.PathLike[str] | None, **asked: Any
 ) -> TopRows:
     own = None if out is None else Path(out).with_stem(f"{Path(out).stem}-{shard.rank}")
-    parts = together(lambda: stream_influence(fair, shard.local, y, out=own, **asked))
+    parts = collected(lambda: stream_influence(fair, shard.local, y, out=own, **asked))
     best = TopRows(parts[0].k)
     for rank, part in enumerate(parts):
         best.merge(part.scores, part.rows + sum(shard.counts[:rank]))
     return best
 
 
-def _check_columns(fair: FairIJ, X: Any) -> None:
-    width = (fair.n_features_in_,) if hasattr(fair, "n_features_in_") else ()
-    Columns(width, tuple(getattr(fair, "feature_names_in_", ()))).check("X", X)
+def _check_columns(fair: FittedModel, X: Any) -> None:
+    """As scikit-learn does: these attributes are set if the training rows had columns."""
+    width, names = getattr(fair, "n_features_in_", None), getattr(fair, "feature_names_in_", ())
+    Columns(() if width is None else (width,), tuple(names)).check("X", X)
 
 
 def _as_rows(X: Any) -> Source:
@@ -125,13 +154,13 @@ def _as_rows(X: Any) -> Source:
         array = np.asarray(source)
     except ValueError:
         raise InvalidInputError(
-            "`X` must have as many values in every row, but its rows are of unlike lengths: give "
-            "an array, a frame or a `Source`."
+            "`X` must have equally many values in every row, but its rows have different lengths: "
+            "give an array, a frame or a `Source`."
         ) from None
     return ArraySource(array)
 
 
-def _truth(fair: FairIJ, y: Any, rows: int) -> NDArray[Any]:
+def _truth(fair: FittedModel, y: Any, rows: int) -> NDArray[Any]:
     """The labels as the loss takes them."""
     is_class = fair.loss_.is_classification
     truth = arrays.vector("y", y) if is_class else arrays.numbers("y", y)
@@ -143,7 +172,7 @@ def _truth(fair: FairIJ, y: Any, rows: int) -> NDArray[Any]:
 def _written_to(
     out: str | os.PathLike[str] | None, rows: int, *, overwrite: bool
 ) -> Iterator[Callable[[Array], None]]:
-    """How scores are written, if they are to be."""
+    """A function that writes scores to ``out``, or does nothing if that is None."""
     if out is None:
         yield lambda scores: None
         return
@@ -155,7 +184,7 @@ def _written_to(
 
 
 def _scores(
-    fair: FairIJ, source: Source, truth: NDArray[Any], checkpoint: Any
+    fair: FittedModel, source: Source, truth: NDArray[Any], checkpoint: Any
 ) -> Iterator[tuple[int, Array]]:
     """The scores of each chunk, with the number of its first row."""
     editable = fair.editable()
@@ -189,8 +218,10 @@ def _scores(
         journal.write()
 
 
-def _facts(fair: FairIJ, editable: Editable, source: Source, truth: NDArray[Any]) -> dict[str, str]:
-    """What scores depend on, by name; every row is read for it."""
+def _facts(
+    fair: FittedModel, editable: Editable, source: Source, truth: NDArray[Any]
+) -> dict[str, str]:
+    """What the scores depend on, by name; reads every row."""
     assert fair.direction_ is not None
     settings = {name: getattr(fair, name) for name in ("batch_size", "memory_limit", "loss_")}
     settings["n_train"] = fair.diagnostics_["n_train"]
@@ -204,122 +235,3 @@ def _facts(fair: FairIJ, editable: Editable, source: Source, truth: NDArray[Any]
         "device": str(editable.theta.device),
         "versions": f"fairij {__version__}, torch {torch.__version__}",
     }
-
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class ScoreWriter(Protocol):
-    def write(self, scores: Array) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _Numpy:
-    """Written by plain writes: where the disk is full, a memory map would end the process."""
-
-    def __init__(self, path: Path, rows: int) -> None:
-        self._file = path.open("xb")
-        try:
-            header = {"descr": "<f8", "fortran_order": False, "shape": (rows,)}
-            np.lib.format.write_array_header_1_0(self._file, header)
-            self._file.flush()
-            _reserve(self._file.fileno(), self._file.tell() + 8 * rows)
-        except BaseException:
-            self._file.close()
-            raise
-
-    def write(self, scores: Array) -> None:
-        self._file.write(np.ascontiguousarray(scores, "<f8").data)
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def _reserve(descriptor: int, size: int) -> None:
-    """Take the room now, so that a full disk shows before the scores are made, not after."""
-    if not hasattr(os, "posix_fallocate"):
-        return
-    try:
-        os.posix_fallocate(descriptor, 0, size)
-    except OSError as error:
-        if error.errno in FULL:
-            raise  # any other: this file system cannot reserve, and the writes will tell
-
-
-class _Parquet:
-    def __init__(self, path: Path, rows: int) -> None:
-        pyarrow: Any = import_module("pyarrow")
-        parquet: Any = import_module("pyarrow.parquet")
-        self._table = pyarrow.table
-        schema = pyarrow.schema([("row", pyarrow.int64()), ("influence", pyarrow.float64())])
-        self._file = parquet.ParquetWriter(path, schema)
-        self._place = 0
-
-    def write(self, scores: Array) -> None:
-        rows = np.arange(self._place, self._place + len(scores))
-        self._file.write_table(self._table({"row": rows, "influence": scores}))
-        self._place += len(scores)
-
-    def close(self) -> None:
-        self._file.close()
-
-
-WRITERS: dict[str, Callable[[Path, int], ScoreWriter]] = {".npy": _Numpy, ".parquet": _Parquet}
-
-
-class _Telling:
-    """A writer whose failures say which file could not be written, and what to do."""
-
-    def __init__(self, target: Path, temporary: Path, rows: int) -> None:
-        self._target = target
-        with _told(target):
-            self._inner = WRITERS[target.suffix](temporary, rows)
-
-    def write(self, scores: Array) -> None:
-        with _told(self._target):
-            self._inner.write(scores)
-
-    def close(self) -> None:
-        with _told(self._target):
-            self._inner.close()
-
-
-@contextmanager
-def _told(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            error.errno or errno.EIO,
-            f"The scores cannot be written: {error.strerror or error}. Free some space there, or "
-            "give `out` in a folder that can be written; nothing half-written is left",
-            str(target),
-        ) from error
-
-
-@contextmanager
-def score_file(target: Path, rows: int) -> Iterator[ScoreWriter]:
-    """A file of scores in order; it takes its name once it is whole."""
-    if target.suffix not in WRITERS:
-        raise InvalidInputError(
-            f"`out` must end in one of {', '.join(WRITERS)}, got {target.name!r}."
-        )
-    with _told(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
-    writer: _Telling | None = None
-    try:
-        writer = _Telling(target, temporary, rows)
-        yield writer
-        writer.close()
-        with _told(target):
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
-            os.replace(temporary, target)
-    except BaseException:
-        if writer is not None:
-            with suppress(OSError):
-                writer.close()
-        temporary.unlink(missing_ok=True)
-        raise

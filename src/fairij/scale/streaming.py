@@ -1,8 +1,8 @@
-"""Any family of models on a `Source`: every product is one pass over chunks of rows.
+"""A model on rows that are read as they are needed: every product is one pass over chunks.
 
-``J^T u`` is a sum over chunks and ``J r`` one chunk's result after the other, so memory holds one
-chunk, and the first chunks for good as long as they fit in the memory limit. What has an entry a
-row lies in files.
+``J^T u`` is a sum over chunks, and ``J r`` is the results of the chunks one after the other. So
+memory holds one chunk, and the first chunks permanently as far as the memory limit allows. Vectors
+with one entry per row are stored in files.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from fairij.data.chunks import part_of_table, table_rows
 from fairij.data.row_vectors import joined, release
-from fairij.data.sources import Source, part_of_table, table_rows
+from fairij.data.sources import Source
 from fairij.errors import InvalidInputError
-from fairij.models.base import (
-    Editable,
-    Evaluator,
-    EvaluatorDefaults,
-    Linearization,
-    LinearizationDefaults,
-    Middle,
-    Some,
-    counted_from,
-)
+from fairij.models.base import Editable, Evaluator, Linearization, Middle, Some, counted_from
 from fairij.models.delegating import Delegating
 from fairij.models.torch.out_of_memory import retried
 
-CHUNK_BYTES = 2**25  # of features as float32; what is made of them takes a few times as much
-CHUNK_ROWS = 2**17  # where rows have no one width, or a narrow one
+CHUNK_BYTES = 2**25  # of features as float32; what is made from them takes a few times as much
+CHUNK_ROWS = 2**17  # for rows without one width, or narrow ones
+PROBE_ROWS = 32
 T = TypeVar("T")
 
 
 class StreamedEditable(Delegating):
-    """An `Editable` that also takes a `Source`; other rows go straight to the inner one."""
+    """An `Editable` that also takes a `Source`; it passes other rows on to the inner one.
+
+    Parameters
+    ----------
+    inner : Editable
+    memory_limit : int, default=2**28
+        Bytes of linearised chunks to keep between passes.
+    """
 
     def __init__(self, inner: Editable, memory_limit: int = 2**28) -> None:
         super().__init__(inner)
@@ -54,7 +54,7 @@ class StreamedEditable(Delegating):
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         if not isinstance(X, Source):
-            return retried(lambda: self._inner.outputs(X, theta), lambda: halved(self._inner, X))
+            return self._inner.outputs(X, theta)
         chunks = Chunks(X)
 
         def work() -> Tensor:
@@ -62,6 +62,9 @@ class StreamedEditable(Delegating):
             return joined((z for _, z in made), len(X), in_file=True)
 
         return chunks.retried(work)
+
+    def halve_batches(self, X: Any) -> bool:
+        return self._inner.halve_batches(Chunks(X).first() if isinstance(X, Source) else X)
 
 
 class Chunks:
@@ -71,6 +74,10 @@ class Chunks:
         self.source = source
         width = 4 * int(torch.tensor(source.shape[1:] or (1,)).prod())
         self.size = max(1, min(CHUNK_BYTES // max(width, 1), CHUNK_ROWS, max(len(source), 1)))
+
+    def first(self) -> Any:
+        """A few rows, to try the model on."""
+        return next(self.source.chunks(min(PROBE_ROWS, self.size)))
 
     def read(self, start: int = 0) -> Iterator[tuple[int, Any]]:
         """Each chunk with the number of its first row."""
@@ -86,7 +93,7 @@ class Chunks:
             )
 
     def made_of_each(self, work: Callable[[Any], T], start: int = 0) -> Iterator[tuple[slice, T]]:
-        """What the work makes of each chunk, with its rows; errors say where they come from."""
+        """The result of the work for each chunk, with its rows; errors say which rows."""
         for place, table in self.read(start):
             try:
                 made = work(table)
@@ -95,7 +102,7 @@ class Chunks:
             yield slice(place, place + table_rows(table)), made
 
     def retried(self, work: Callable[[], T]) -> T:
-        """The work, begun again with chunks of half the size each time that memory runs out."""
+        """The work, started again with chunks of half the size each time memory runs out."""
         return retried(work, self.halved)
 
     def halved(self) -> bool:
@@ -105,8 +112,18 @@ class Chunks:
         return True
 
 
-class StreamedLinearization(LinearizationDefaults):
-    """``J r`` and ``J^T u`` of a source, chunk by chunk."""
+class StreamedLinearization:
+    """``J r`` and ``J^T u`` of a source, chunk by chunk.
+
+    Parameters
+    ----------
+    model : Editable
+    source : Source
+    memory_limit : int
+        Bytes of linearised chunks to keep.
+    by : Tensor, default=None
+        How far the parameters are moved, ``(D,)``.
+    """
 
     def __init__(
         self, model: Editable, source: Source, memory_limit: int, by: Tensor | None = None
@@ -114,16 +131,15 @@ class StreamedLinearization(LinearizationDefaults):
         self._model, self._source, self._by = model, source, by
         self._chunks = Chunks(source)
         self._limit = self._whole_limit = memory_limit
-        self._spared = memory_limit == 0  # whether no chunk is kept any more
+        self._keeps_none = memory_limit == 0
         self._kept: list[tuple[int, Linearization]] = []  # with their numbers of rows
 
     @cached_property
-    def mode(self) -> str:  # type: ignore[override]
-        first = next(self._source.chunks(min(32, self._chunks.size)))
-        return self._model.linearize(first, keep=False).mode
+    def mode(self) -> str:
+        return self._model.linearize(self._chunks.first(), keep=False).mode
 
     def _each(self) -> Iterator[tuple[slice, Linearization]]:
-        """Every chunk linearised; those that fit are kept for the next pass."""
+        """Every chunk linearised; chunks that fit are kept for the next pass."""
         place = 0
         for count, kept in list(self._kept):
             yield slice(place, place + count), kept
@@ -131,19 +147,21 @@ class StreamedLinearization(LinearizationDefaults):
             release()
         keeping = self._limit > 0
         for rows, part in self._chunks.made_of_each(self._linearized, place):
-            keeping = keeping and held_bytes(part) <= self._limit
-            if keeping:
+            size = part.held_bytes() if keeping else None
+            keeping = size is not None and size <= self._limit
+            if size is not None and keeping:
                 self._kept.append((rows.stop - rows.start, part))
-                self._limit -= held_bytes(part)
+                self._limit -= size
             yield rows, part
 
     def _retried(self, work: Callable[[], T]) -> T:
         return retried(work, self._with_less)
 
     def _with_less(self) -> bool:
-        if self._spared:
+        """Free the kept chunks, or halve the next ones; False if neither can be done."""
+        if self._keeps_none:
             return self._chunks.halved()
-        self._kept, self._limit, self._spared = [], 0, True
+        self._kept, self._limit, self._keeps_none = [], 0, True
         return True
 
     def _sum(self, of_chunk: Callable[[slice, Linearization], Tensor]) -> Tensor:
@@ -159,13 +177,17 @@ class StreamedLinearization(LinearizationDefaults):
 
     @cached_property
     def outputs(self) -> Tensor:
-        return self._retried(lambda: self._joined(part.outputs for _, part in self._each()))
+        return self._joined(lambda part: part.outputs)
 
     def jvp(self, direction: Tensor) -> Tensor:
-        return self._retried(lambda: self._joined(part.jvp(direction) for _, part in self._each()))
+        return self._joined(lambda part: part.jvp(direction))
 
-    def _joined(self, parts: Iterator[Tensor]) -> Tensor:
-        return joined(parts, len(self._source), in_file=True)
+    def _joined(self, of_chunk: Callable[[Linearization], Tensor]) -> Tensor:
+        def work() -> Tensor:
+            parts = (of_chunk(part) for _, part in self._each())
+            return joined(parts, len(self._source), in_file=True)
+
+        return self._retried(work)
 
     def vjp(self, weights: Tensor) -> Tensor:
         return self._sum(lambda rows, part: part.vjp(weights[rows]))
@@ -191,11 +213,33 @@ class StreamedLinearization(LinearizationDefaults):
         return part.rows(torch.arange(len(index), device=index.device))
 
     def restrict(self, index: Tensor, *, keep: bool = False) -> Linearization:
-        return self._linearized(self._source.take(index), keep=True)  # they are few, and read once
+        return self._linearized(self._source.take(index), keep=True)  # few rows, read once
 
     def moved(self, by: Tensor) -> StreamedLinearization:
         total = by if self._by is None else self._by + by
         return StreamedLinearization(self._model, self._source, self._whole_limit, total)
+
+    def gram(self, middle: Tensor) -> Tensor | None:
+        if self._probed(lambda part, rows: part.gram(middle[:rows])) is None:
+            return None
+        return self._sum(lambda rows, part: _found(part.gram(middle[rows])))
+
+    def row_squares(self) -> Tensor | None:
+        if self._probed(lambda part, rows: part.row_squares()) is None:
+            return None
+        return self._joined(lambda part: _found(part.row_squares()))
+
+    def row_products(self) -> Tensor | None:
+        return None  # of rows of two chunks, which are not in memory together
+
+    def held_bytes(self) -> int | None:
+        """The bytes of the chunks that are kept."""
+        return sum(part.held_bytes() or 0 for _, part in self._kept)
+
+    def _probed(self, work: Callable[[Linearization, int], T]) -> T:
+        """The result for a few rows, which shows whether there is a fast way."""
+        table = self._chunks.first()
+        return work(self._linearized(table), table_rows(table))
 
     def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
         """``J^T u`` over each piece of the rows alone, ``(D, K)``, all in one pass."""
@@ -217,67 +261,53 @@ class StreamedLinearization(LinearizationDefaults):
                     piece_of[here][by_piece], return_counts=True
                 )
                 own = weights[rows.to(weights.device)]
-                self._add_pieces(totals, part, own, numbers, counts)
+                _add_pieces(totals, part, own, numbers, counts)
             return torch.stack(totals, 1)
 
         return self._retried(work)
 
-    @staticmethod
-    def _add_pieces(
-        totals: list[Tensor], part: Linearization, weights: Tensor, numbers: Tensor, counts: Tensor
-    ) -> None:
-        first = 0
-        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-            index = torch.arange(first, first + count, device=weights.device)
-            totals[number] += part.restrict(index).vjp(weights[index])
-            first += count
+
+def _add_pieces(
+    totals: list[Tensor], part: Linearization, weights: Tensor, numbers: Tensor, counts: Tensor
+) -> None:
+    """Add ``J^T u`` of each piece to its total; the rows of a piece are neighbours."""
+    first = 0
+    for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+        index = torch.arange(first, first + count, device=weights.device)
+        totals[number] += part.restrict(index).vjp(weights[index])
+        first += count
 
 
-class StreamedEvaluator(EvaluatorDefaults):
+def _found(value: Tensor | None) -> Tensor:
+    assert value is not None  # a few rows had a fast way
+    return value
+
+
+class StreamedEvaluator:
     """The outputs of many edits on a source."""
 
     def __init__(self, model: Editable, source: Source) -> None:
         self._model, self._chunks = model, Chunks(source)
 
+    @cached_property
+    def estimates(self) -> bool:
+        return self._model.evaluator(self._chunks.first()).estimates
+
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
+        return self._joined(lambda part: part.along(direction, scales))
+
+    def confirm(self, direction: Tensor, scale: float, *, everywhere: bool) -> Tensor:
+        return self._joined(lambda part: part.confirm(direction, scale, everywhere=everywhere))
+
+    def _joined(self, of_chunk: Callable[[Evaluator], Tensor]) -> Tensor:
         def work() -> Tensor:
-            rows = len(self._chunks.source)
-            parts = (z.transpose(0, 1) for _, z in self.pieces(direction, scales))
-            return joined(parts, rows, in_file=True).transpose(0, 1)
+            made = self._chunks.made_of_each(lambda table: of_chunk(self._model.evaluator(table)))
+            parts = (z.transpose(0, 1) for _, z in made)
+            return joined(parts, len(self._chunks.source), in_file=True).transpose(0, 1)
 
         return self._chunks.retried(work)
 
-    def pieces(self, direction: Tensor, scales: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """``z(theta + c d)`` of one chunk after the other, with the rows it holds."""
-        return self._chunks.made_of_each(
-            lambda table: self._model.evaluator(table).along(direction, scales)
-        )
-
-
-def halved(model: Any, X: Any) -> bool:
-    """Whether a model's batches of such rows could be made smaller, and now are."""
-    while isinstance(model, Delegating):
-        model, X = model._inner, model.prepare(X)
-    return bool(model.halve_batches(model.prepare(X) if hasattr(model, "prepare") else X))
-
 
 def located(error: InvalidInputError, start: int) -> InvalidInputError:
+    """The error, which counts rows from the start of a chunk, with the number of its first row."""
     return InvalidInputError(f"{error} (Rows here are counted from row {start} of the source.)")
-
-
-def held_bytes(part: Any) -> int:
-    """How many bytes a linearised chunk keeps alive: its rows, or its table of leaves."""
-    rows = getattr(part, "_X", None)
-    jacobian = getattr(part, "jacobian", None)
-    if jacobian is not None:
-        rows = getattr(jacobian, "table", getattr(jacobian, "X", None))
-    if rows is None:
-        return 2**62  # not known: then it is not kept
-    parts = rows.values() if isinstance(rows, dict) else rows if isinstance(rows, tuple) else [rows]
-    return sum(_bytes(part) for part in parts)
-
-
-def _bytes(part: Any) -> int:
-    if hasattr(part, "tocsr"):  # the values, and as much again for their places
-        return 2 * int(part.data.nbytes)
-    return int(part.numel() * part.element_size())

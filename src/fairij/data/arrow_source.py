@@ -1,0 +1,178 @@
+"""Rows of Parquet or Arrow files, read as they are needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairij.data.sources import READ_ROWS, Name, Source
+from fairij.errors import InvalidInputError
+
+COLUMN_BUFFER = 2**16  # bytes of a Parquet file read at a time for each column
+IPC_SUFFIXES = (".arrow", ".feather", ".ipc")
+PARQUET_SUFFIXES = (".parquet", ".pq")
+# the bases of Arrow's errors; a damaged file may ask for more memory than there is
+ARROW_ERRORS = (OSError, ValueError, LookupError, TypeError, RuntimeError, MemoryError)
+
+
+class ArrowSource(Source):
+    """Parquet or Arrow files, or a `pyarrow.dataset.Dataset`.
+
+    Parameters
+    ----------
+    data : path, sequence of paths or Dataset
+        A file, a folder of files, several files, or a data set.
+    features : sequence of str
+        The columns that the model takes, in order.
+    """
+
+    def __init__(self, data: Any, features: Sequence[str]) -> None:
+        arrow: Any = import_module("pyarrow.dataset")
+        self.columns = _feature_names(features)
+        try:
+            self._data = (
+                data
+                if isinstance(data, arrow.Dataset)
+                else arrow.dataset(_paths(data), format=_format(data))
+            )
+            whole = self._data.get_fragments()
+            self._fragments = [
+                part
+                for fragment in whole
+                for part in getattr(fragment, "split_by_row_group", lambda f=fragment: [f])()
+            ]
+            self._names = list(self._data.schema.names)
+            counts = [_fragment_rows(fragment) for fragment in self._fragments]
+        except InvalidInputError:
+            raise
+        except ARROW_ERRORS as error:
+            raise InvalidInputError(f"The data set {data} cannot be read: {error}") from None
+        self._check(self.columns)
+        self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(int).tolist()
+        self.shape = (self._starts[-1], len(self.columns))
+
+    def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:
+        assert self.columns is not None
+        stop = len(self) if stop is None else stop
+        yield from self._batches(list(self.columns), size, start, stop)
+
+    def column(self, name: Name) -> NDArray[Any]:
+        self._check((str(name),))
+        if len(self) == 0:
+            raise InvalidInputError(
+                f"The data set must have at least one row for its column {name!r} to be read, got "
+                "0 rows: look for empty files."
+            )
+        parts = self._batches([str(name)], READ_ROWS, 0, len(self))
+        return np.concatenate([part.iloc[:, 0].to_numpy() for part in parts])
+
+    def _batches(self, columns: list[str], size: int, start: int, stop: int) -> Iterator[Any]:
+        """Rows ``start`` to ``stop`` of some columns."""
+        batches = self._read(columns, size, start, stop)
+        while True:
+            try:
+                batch = next(batches, None)
+            except ARROW_ERRORS as error:
+                raise InvalidInputError(f"The data set cannot be read: {error}") from None
+            if batch is None:
+                return
+            yield batch
+
+    def _read(self, columns: list[str], size: int, start: int, stop: int) -> Iterator[Any]:
+        for fragment, (first, last) in zip(self._fragments, pairwise(self._starts), strict=True):
+            if last <= start or first >= stop:
+                continue
+            place = first
+            for batch in _fragment_batches(fragment, columns, size):
+                low, high = max(start - place, 0), min(stop - place, batch.num_rows)
+                place += batch.num_rows
+                if low < high:
+                    yield batch.slice(low, high - low).to_pandas(ignore_metadata=True)
+                if place >= stop:
+                    return
+
+    def _check(self, names: tuple[str, ...]) -> None:
+        missing = [name for name in names if name not in self._names]
+        if missing or not names:
+            raise InvalidInputError(
+                f"The data set has no column {missing[0]!r}; it has "
+                f"{', '.join(map(repr, self._names[:20]))}."
+                if missing
+                else "`features` must name at least one column."
+            )
+
+
+def _fragment_rows(fragment: Any) -> int:
+    groups = getattr(fragment, "row_groups", None)  # `count_rows` would count the whole file
+    return fragment.count_rows() if groups is None else sum(group.num_rows for group in groups)
+
+
+def _fragment_batches(fragment: Any, columns: list[str], size: int) -> Iterator[Any]:
+    """The rows of a fragment in order, not read ahead: that would hold several chunks."""
+    if not _is_plain_parquet(fragment):
+        yield from fragment.to_batches(
+            columns=columns,
+            batch_size=size,
+            batch_readahead=0,
+            fragment_readahead=0,
+            use_threads=False,
+        )
+        return
+    # the scan of a data set would hold a whole row group, which may be the whole file
+    parquet: Any = import_module("pyarrow.parquet")
+    with fragment.open() as opened:
+        file = parquet.ParquetFile(
+            opened, metadata=fragment.metadata, pre_buffer=False, buffer_size=COLUMN_BUFFER
+        )
+        groups = [group.id for group in fragment.row_groups]
+        for batch in file.iter_batches(size, groups, columns, use_threads=False):
+            yield batch.select(columns)  # they come in the order of the file
+
+
+def _is_plain_parquet(fragment: Any) -> bool:
+    """Whether it is Parquet that is read without special options."""
+    arrow: Any = import_module("pyarrow.dataset")
+    return bool(getattr(fragment, "format", None) == arrow.ParquetFileFormat())
+
+
+def _feature_names(features: Any) -> tuple[str, ...]:
+    if isinstance(features, (str, bytes)) or not isinstance(features, Iterable):
+        raise InvalidInputError(
+            "`features` must name the columns that the model takes, in order, as in "
+            f"['age', 'wage']; got {features!r}."
+        )
+    return tuple(features)
+
+
+def _paths(data: Any) -> Any:
+    return [os.fspath(path) for path in data] if isinstance(data, (list, tuple)) else str(data)
+
+
+def _format(data: Any) -> str:
+    """Arrow's name for the format of the files, by suffix."""
+    names = [str(path) for path in data] if isinstance(data, (list, tuple)) else _files(str(data))
+    ipc = [name for name in names if name.endswith(IPC_SUFFIXES)]
+    others = [name for name in names if name.endswith(PARQUET_SUFFIXES)]
+    if ipc and others:
+        raise InvalidInputError(
+            "The files of a data set must be of one format, but there are Arrow files "
+            f"({ipc[0]!r}) and Parquet files ({others[0]!r}): give files of one format."
+        )
+    return "ipc" if ipc else "parquet"
+
+
+def _files(path: str) -> list[str]:
+    """The path of a file, or the paths of the files that Arrow finds in a folder."""
+    if not os.path.isdir(path):
+        return [path]
+    found: list[str] = []
+    for folder, inner, names in os.walk(path):
+        inner[:] = [name for name in inner if not name.startswith((".", "_"))]
+        found += [os.path.join(folder, n) for n in names if not n.startswith((".", "_"))]
+    return sorted(found)

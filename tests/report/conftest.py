@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from opened_page import Opened
-from playwright.sync_api import Browser, Page, sync_playwright
-from report_cases import CASES, Case, make_case
+from playwright.sync_api import Browser, sync_playwright
+from report_cases import Case, make_case
 
 from fairij.report import write_report
 
@@ -33,44 +34,28 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Case, Path]]:
-    """A case and its page, each made once."""
+    """A case and its page; each is made once."""
     folder = tmp_path_factory.mktemp("pages")
-    made: dict[str, tuple[Case, Path]] = {}
 
+    @cache
     def get(name: str) -> tuple[Case, Path]:
-        if name not in made:
-            case = make_case(name)
-            path = folder / f"{name}.html"
-            write_report(case.fitted, path, **case.arguments, top_rows=40)
-            made[name] = (case, path)
-        return made[name]
+        case = make_case(name)
+        path = folder / f"{name}.html"
+        rows = 40 if name == "unedited" else 12  # few, since axe looks at every cell
+        write_report(case.fitted, path, **case.arguments, top_rows=rows)
+        return case, path
 
     return get
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def open_page(
     browser: Browser, written: Callable[[str], tuple[Case, Path]]
-) -> Iterator[Callable[..., Opened]]:
-    pages: list[Page] = []
+) -> Callable[[str], Opened]:
+    """The page of a case, opened once: every test must bring it into the state that it needs."""
 
-    def get(name: str, width: int = 1280) -> Opened:
-        """A fresh page; what a test does to it no other test sees."""
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        pages.append(page)
-        return Opened(page, written(name)[1])
+    @cache
+    def get(name: str) -> Opened:
+        return Opened(browser.new_page(), written(name)[1])
 
-    yield get
-    for page in pages:
-        page.close()
-
-
-@pytest.fixture(scope="session", params=[(name, width) for name in CASES for width in (1280, 390)])
-def looked_at(
-    request: pytest.FixtureRequest, browser: Browser, written: Callable[[str], tuple[Case, Path]]
-) -> Iterator[Opened]:
-    """Every page at both sizes, for tests that only look."""
-    name, width = request.param
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    yield Opened(page, written(name)[1])
-    page.close()
+    return lambda name: get(name).resized(1280)

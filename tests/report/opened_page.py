@@ -7,6 +7,8 @@ from pathlib import Path
 from playwright.sync_api import Page
 
 PATIENCE = 120_000  # milliseconds; a busy machine may need them
+DRAWN = """() => [...document.querySelectorAll("[data-chart]")].every((chart) =>
+    Math.abs(chart.clientWidth - chart.querySelector("svg").clientWidth) <= 1)"""
 
 
 class Opened:
@@ -22,3 +24,10 @@ class Opened:
         page.set_default_timeout(PATIENCE)
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]")
+
+    def resized(self, width: int) -> Opened:
+        """The same page in a window of this width, with its charts drawn again."""
+        if self.page.viewport_size != {"width": width, "height": 900}:
+            self.page.set_viewport_size({"width": width, "height": 900})
+            self.page.wait_for_function(DRAWN)
+        return self

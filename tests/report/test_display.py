@@ -18,11 +18,18 @@ from fairij import audit
 from fairij.report import influence_curve, write_report
 from fairij.report.plots import rate_chart
 
-KINDS = ["binary", "three", "real", "lightgbm", "hostile", "unedited"]
 
-
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("plot", ["plot_frontier", "plot_influence", "plot_group_rates"])
+@pytest.mark.parametrize(
+    ("name", "plot"),
+    [
+        ("binary", "plot_frontier"),
+        ("real", "plot_frontier"),
+        ("hostile", "plot_influence"),
+        ("unedited", "plot_influence"),
+        ("three", "plot_group_rates"),
+        ("hostile", "plot_group_rates"),
+    ],
+)
 def test_every_plot_draws(name: str, plot: str, tmp_path: Path) -> None:
     chart = getattr(make_case(name).fitted, plot)()
     chart.save(tmp_path / "plot.svg")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,10 +15,12 @@ import pytest
 import torch
 from report_cases import HOSTILE, make_case
 
+from biased import fair, problem
 from fairij import FairIJ
 from fairij.errors import InvalidInputError
+from fairij.method.search.base import Account, Proposal, SearchContext, SearchDefaults
 from fairij.report import checks as checks_module
-from fairij.report import write_report
+from fairij.report import slices, write_report
 from fairij.report.candidates import MOST_POINTS, shown_candidates
 from fairij.report.checks import Check, checks
 from fairij.report.comparisons import on_test_rows, on_validation_rows, unedited
@@ -70,10 +74,10 @@ def test_test_rows_are_audited_for_both_models() -> None:
     assert fitted.estimator_ is not fitted.estimator
 
 
-def test_the_answer_is_two_sentences_with_the_figures_of_the_test_rows() -> None:
+def test_the_answer_is_three_sentences_with_the_figures_of_the_test_rows() -> None:
     fitted, _, test = compared("binary")
     text = answer(fitted, test)
-    assert len(re.findall(r"[a-z\d]\. |\.$", text)) == 2
+    assert len(re.findall(r"[a-z\d]\. |\.$", text)) == 3
     assert f"{test.before['demographic_parity_difference']:.4f}" in text
     assert f"{test.after['accuracy']:.4f}" in text
     assert f"leaving out {len(fitted.dropped_)} of the 240" in text
@@ -87,7 +91,8 @@ def test_the_answer_is_two_sentences_with_the_figures_of_the_test_rows() -> None
             "reweight",
             (
                 "had counted less",
-                "to expect on fresh rows, not counting what the gradient fitted",
+                "the gap to expect on new rows is",
+                "Only held-out rows show that.",
                 "rows that count less",
             ),
         ),
@@ -105,6 +110,62 @@ def test_edits_that_drop_no_row_are_told_as_they_are(
     assert "left out</button>" not in text  # no column that says "no" in every row
 
 
+@dataclass(frozen=True)
+class Nudge(SearchDefaults):
+    """A search that only this test knows: along the gradient, to where the gap should be zero."""
+
+    name: ClassVar[str] = "nudge"
+
+    def count(self, context: SearchContext) -> int:
+        return 1
+
+    def propose(self, context: SearchContext) -> Iterator[Proposal]:
+        direction = -context.inverse.solve(context.gradient).x
+        fall = -float(context.gradient @ direction)
+        yield Proposal(7, direction * (abs(context.gap) / fall), (0.5, 1.0))
+
+    def account(self, k: int, scale: float, rows: int) -> Account:
+        return Account(
+            f"nudged the model {k} times at {rows} places.",
+            "strength of the nudge",
+            f"{scale:g} bars",
+            "on the scale of nudges",
+            "It is a gentle nudge.",
+        )
+
+
+@pytest.mark.parametrize("recomputes", [False, True])
+def test_a_search_describes_its_own_edit(
+    recomputes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Nudge, "recomputes_gradient", recomputes)
+    data = problem()
+    fitted = data.fit(fair(search=Nudge()))
+    assert fitted.chosen_ > 0
+    text = write_report(fitted, tmp_path / "page.html", X=data.X).read_text()
+    for words in (
+        "The edit nudged the model 7 times at 240 places.",
+        "<dt>strength of the nudge</dt>",
+        f"<b>{fitted.edit_.settings['scale']:g} bars</b><small>on the scale of nudges</small>",
+        "<p>It is a gentle nudge. It ",
+    ):
+        assert words in text
+    assert "training rows would" not in text
+    assert ("made in steps, with a new estimate for each" in text) == recomputes
+    assert ("Did the model move as predicted?" in text) != recomputes
+
+
+def test_the_default_account_of_a_search_makes_a_whole_page(tmp_path: Path) -> None:
+    data = problem()
+
+    class Plain(Nudge):
+        account = SearchDefaults.account
+
+    text = write_report(data.fit(fair(search=Plain())), tmp_path / "p.html", X=data.X).read_text()
+    assert "The edit moved the parameters, without training again." in text
+    assert "<dt>size of the edit</dt>" in text
+
+
 def test_what_was_not_asked_for_and_grew_is_said() -> None:
     fitted, validation, _ = compared("binary")
     worse = copy.deepcopy(validation)
@@ -120,7 +181,7 @@ def test_an_own_constraint_has_its_gap_from_the_search(tmp_path: Path) -> None:
     object.__setattr__(fitted.edit_, "settings", {**fitted.edit_.settings, "constraint": "own<b>"})
     text = write_report(fitted, tmp_path / "own.html", **case.arguments).read_text()
     gap = fitted.candidates_["gap"].iloc[fitted.chosen_]
-    assert f"to {gap:.4f} and accuracy" in text
+    assert f"to {gap:.4f} and the accuracy" in text
     assert "own&lt;b&gt; gap" in text
 
 
@@ -189,11 +250,14 @@ def test_verdicts_follow_the_audits(monkeypatch: pytest.MonkeyPatch) -> None:
         assert verdict(checks(fitted, validation, test), "large enough") == expected
 
 
-def test_a_million_rows_stay_small(tmp_path: Path) -> None:
-    rows, rng = 1_000_000, np.random.default_rng(0)
+@pytest.mark.parametrize("rows", [250_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_the_page_of_many_rows_stays_small(tmp_path: Path, rows: int) -> None:
+    """More rows than are compared; the rest is sampled."""
+    assert rows > 1.1 * slices.MOST_ROWS
+    rng = np.random.default_rng(0)
     fitted = copy.copy(make_case("binary").fitted)
     fitted.influence_ = rng.normal(size=rows)
-    fitted.dropped_ = harmful_rows(fitted, 50_000)
+    fitted.dropped_ = harmful_rows(fitted, rows // 20)
     X = pd.DataFrame({"text": pd.Categorical(rng.choice(["x" * 300, "y"], rows))})
     X["id"], X["amount"] = np.arange(rows), rng.normal(size=rows)
     path = write_report(fitted, tmp_path / "large.html", X=X, y=rng.integers(0, 2, rows))

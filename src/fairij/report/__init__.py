@@ -1,4 +1,4 @@
-"""Pages and plots of a result. Loaded on demand: the charting library takes a moment."""
+"""Pages and plots of a result, loaded on demand: the charting library takes a moment."""
 
 from __future__ import annotations
 

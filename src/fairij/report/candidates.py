@@ -1,4 +1,4 @@
-"""The candidates that the page lets a reader choose among, with each group's rates."""
+"""The candidate edits that a reader of the page can choose from, with rates by group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairij.mitigator import FairIJ
-from fairij.report.wording import LABELS, plain
+from fairij.report.wording import LABELS, PERFORMANCE, plain
 
 MOST_POINTS = 500
 MOST_NUMBERS = 60_000
@@ -19,9 +19,9 @@ SETTINGS = ("k", "scale", "damping")
 
 @dataclass(frozen=True)
 class Shown:
-    """Candidates from the smallest gap to the largest."""
+    """Candidates, smallest gap first."""
 
-    table: pd.DataFrame  # rows of candidates_, with their place in it as the index
+    table: pd.DataFrame  # rows of candidates_; the index is their place there
     performance: str  # the column on the vertical axis
     groups: list[str]
     rates: list[str]  # as in the audit
@@ -29,11 +29,8 @@ class Shown:
     left_out: int
 
     def for_script(self, chosen: int) -> dict[str, Any]:
-        """What the page's script needs: lists of numbers, and text that it sets as text."""
-        level = [
-            name for name in ("accuracy", "balanced_accuracy", "r2") if name in self.table.columns
-        ]
-        names = [name for name in (*SETTINGS, "gap", *level) if name in self.table.columns]
+        """The values that the page's script shows: numbers, and text that it sets as text."""
+        names = [name for name in (*SETTINGS, "gap", *PERFORMANCE) if name in self.table.columns]
         return {
             "names": [LABELS.get(name, name) for name in names],
             "figures": [[_short(v) for v in row] for row in self.table[names].to_numpy()],
@@ -48,12 +45,12 @@ class Shown:
         }
 
     def place(self, candidate: int) -> int:
-        """Where a row of ``candidates_`` stands here."""
+        """The place here of a row of ``candidates_``."""
         return int(np.flatnonzero(self.table.index == candidate)[0])
 
 
 def shown_candidates(fitted: FairIJ) -> Shown:
-    """The front, the unedited model, the chosen edit, and an even share of the rest."""
+    """The frontier, the unedited model, the chosen edit, and an even sample of the rest."""
     table = fitted.candidates_.reset_index(drop=True)
     performance = "accuracy" if fitted.loss_.is_classification else "r2"
     drawable = np.isfinite(table["gap"]) & np.isfinite(table[performance])
@@ -71,7 +68,7 @@ def shown_candidates(fitted: FairIJ) -> Shown:
 
 
 def _rates(fitted: FairIJ, table: pd.DataFrame, groups: list[str]) -> list[str]:
-    """Which rates the candidates have for every group."""
+    """The rates that the table of candidates has for every group."""
     kinds = ["selection_rate", "true_positive_rate", "false_positive_rate"]
     if not fitted.loss_.is_classification:
         kinds = ["mean_prediction", "mean_error"]
@@ -81,7 +78,7 @@ def _rates(fitted: FairIJ, table: pd.DataFrame, groups: list[str]) -> list[str]:
 
 
 def _named(rate: str, fitted: FairIJ) -> str:
-    """Candidates number the classes; a reader wants their names."""
+    """Put the name of a class in place of its number."""
     kind, bracket, place = rate.partition("[")
     return f"{kind}[{fitted.classes_[int(place[:-1])]}]" if bracket else kind
 
@@ -90,7 +87,7 @@ def _thinned(table: pd.DataFrame, always: list[int], most: int) -> list[int]:
     first = dict.fromkeys(always)
     first |= dict.fromkeys(table.index[table["pareto"]])
     front = list(first)
-    if len(front) > most:  # a long front is thinned as well, evenly along the gap
+    if len(front) > most:  # a long frontier is thinned too, evenly along the gap
         along = table.loc[table.index.isin(front)].sort_values("gap").index
         front = [*always, *along[np.linspace(0, len(along) - 1, most - 2).round().astype(int)]]
     rest = table.index.difference(front)

@@ -14,7 +14,7 @@ from fairij.data.checks import vector
 from fairij.data.labels import positive_label
 from fairij.data.rows import n_rows, speaking_of
 from fairij.errors import InvalidInputError
-from fairij.fairness.audit import Audit, audit, audit_regression
+from fairij.fairness import Audit, audit, audit_regression
 from fairij.mitigator import FairIJ
 from fairij.report.wording import GAP_METRIC
 
@@ -23,7 +23,7 @@ from fairij.report.wording import GAP_METRIC
 class Comparison:
     """Two audits of one set of rows."""
 
-    rows: str  # what they are, as in "test rows"
+    rows: str  # their name, as in "test rows"
     before: Audit
     after: Audit
 
@@ -31,23 +31,42 @@ class Comparison:
     def confidence(self) -> float:
         return self.before.confidence
 
+    def after_interval(self, metric: str) -> tuple[float, float]:
+        """The interval of a metric after the edit."""
+        low, high = (float(self.after.metrics[end][metric]) for end in ("low", "high"))
+        return low, high
+
     def metrics(self) -> pd.DataFrame:
         """Every metric before and after, with intervals."""
-        return _beside(self.before.metrics, self.after.metrics)
+        return _joined(self.before.metrics, self.after.metrics)
 
     def group_rates(self) -> pd.DataFrame:
         """Every rate of every group before and after, with intervals; index: group, rate."""
-        return _beside(self.before.group_intervals, self.after.group_intervals)
+        return _joined(self.before.group_intervals, self.after.group_intervals)
 
 
-def _beside(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+def _joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     together = before.add_suffix("_before").join(after.add_suffix("_after"), how="outer")
     return together.reindex([*before.index, *after.index.difference(before.index, sort=False)])
 
 
 def gap_metric(fitted: FairIJ) -> str | None:
-    """The audit's name for what was asked; None for a constraint that audits do not have."""
+    """The audit's name for the gap of the constraint; None if audits do not measure it."""
     return GAP_METRIC.get(str(fitted.edit_.settings["constraint"]))
+
+
+def other_gaps(fitted: FairIJ, shown: Comparison) -> list[str]:
+    """The audit's gaps, without that of the constraint."""
+    return [
+        str(name)
+        for name in shown.before.metrics.index
+        if name.endswith(("difference", "sum")) and name != gap_metric(fitted)
+    ]
+
+
+def performance(fitted: FairIJ) -> str:
+    """The audit's measure of how well the model predicts."""
+    return "accuracy" if fitted.loss_.is_classification else "mean_squared_error"
 
 
 def on_validation_rows(fitted: FairIJ) -> Comparison:
@@ -57,7 +76,7 @@ def on_validation_rows(fitted: FairIJ) -> Comparison:
 def on_test_rows(
     fitted: FairIJ, X_test: Any, y_test: Any, sensitive_features_test: Any
 ) -> Comparison | None:
-    """Audit both models on rows that played no part; None where no such rows are given."""
+    """Audit both models on rows that the edit never used; None if no such rows are given."""
     given = {"X_test": X_test, "y_test": y_test, "sensitive_features_test": sensitive_features_test}
     missing = [f"`{name}`" for name, value in given.items() if value is None]
     if len(missing) == len(given):
@@ -77,14 +96,14 @@ def on_test_rows(
 
 
 def on_held_out_rows(fitted: FairIJ) -> Comparison | None:
-    """The rows that `FairIJ` itself kept away from the choice; None where there are none."""
+    """The validation rows that `FairIJ` held out; None if there are none."""
     if fitted.holdout_before_ is None or fitted.holdout_after_ is None:
         return None
     return Comparison("held-out rows", fitted.holdout_before_, fitted.holdout_after_)
 
 
 def unedited(fitted: FairIJ) -> FairIJ:
-    """A view of the same result that predicts with the model as it was given."""
+    """The same result, but it predicts with the unedited model."""
     before = copy.copy(fitted)
     before.estimator_ = fitted.estimator
     return before
@@ -102,9 +121,9 @@ def _audit(fitted: FairIJ, truth: NDArray[Any], predicted: NDArray[Any], groups:
         if unknown:
             raise InvalidInputError(
                 f"`y_test` must hold the labels that the model knows, {fitted.classes_.tolist()}; "
-                f"got {unknown[:3]}. Encode them as the training labels are."
+                f"got {unknown[:3]}. Encode them in the same way as the training labels."
             )
-        if len(fitted.classes_) == 2:  # of two, 1 is the positive one whatever its name
+        if len(fitted.classes_) == 2:  # the second class is the positive one
             truth, predicted = (
                 (labels == fitted.classes_[1]).astype(np.int64) for labels in (truth, predicted)
             )

@@ -1,53 +1,46 @@
-"""What was asked, and the answer, in two sentences; and what it cost beside."""
+"""The task, the answer and its costs, in a few sentences."""
 
 from __future__ import annotations
 
 from fairij.mitigator import FairIJ
-from fairij.report.comparisons import Comparison, gap_metric
-from fairij.report.edit_wording import what_was_done
-from fairij.report.wording import LABELS, listed, measured, plain
+from fairij.report.comparisons import Comparison, gap_metric, other_gaps, performance
+from fairij.report.wording import LABELS, listed, measured, plain, what_was_done
 
 NOTICED = 0.005  # a gap that grew by less is not mentioned
 
 
 def answer(fitted: FairIJ, shown: Comparison) -> str:
-    """Two sentences, on the rows that deserve most trust."""
+    """Three sentences: the task, what the edit did, and the figures."""
     asked = plain(fitted.edit_.settings["constraint"])
     groups = listed([str(name) for name in shown.before.by_group.index])
-    done = what_was_done(fitted)
     return (
-        f"Asked to lower the {asked} gap between {groups}, the edit {done} "
-        f"{_figures(fitted, shown)}"
+        f"The task was to lower the {asked} gap between {groups}. "
+        f"The edit {what_was_done(fitted)} {_figures(fitted, shown)}"
     )
 
 
 def _figures(fitted: FairIJ, shown: Comparison) -> str:
     metric = gap_metric(fitted)
-    if metric is None:  # known only to the search, on validation rows
-        table = fitted.candidates_
+    if metric is None:  # only the search measured this gap, on validation rows
         level = "accuracy" if fitted.loss_.is_classification else "r2"
-        before, after = (table.iloc[row] for row in (0, fitted.chosen_))
-        return (
-            f"On the validation rows the gap went from {measured(before['gap'])} to "
-            f"{measured(after['gap'])} and {LABELS[level]} from {measured(before[level])} to "
-            f"{measured(after[level])}."
-        )
-    level = "accuracy" if fitted.loss_.is_classification else "mean_squared_error"
+        before, after = (fitted.candidates_.iloc[row] for row in (0, fitted.chosen_))
+        rows, gaps = "validation rows", (before["gap"], after["gap"])
+        levels = before[level], after[level]
+    else:
+        level, rows = performance(fitted), shown.rows
+        gaps = shown.before[metric], shown.after[metric]
+        levels = shown.before[level], shown.after[level]
     return (
-        f"On the {shown.rows} the gap went from {measured(shown.before[metric])} to "
-        f"{measured(shown.after[metric])} and the {LABELS[level]} from "
-        f"{measured(shown.before[level])} to {measured(shown.after[level])}."
+        f"On the {rows} the gap went from {measured(gaps[0])} to {measured(gaps[1])} and the "
+        f"{LABELS[level]} from {measured(levels[0])} to {measured(levels[1])}."
     )
 
 
 def costs(fitted: FairIJ, shown: Comparison) -> str:
-    """The gaps that were not asked for and grew; empty where there are none."""
-    metric = gap_metric(fitted)
+    """The other gaps that grew; empty if none did."""
     grown = [
         f"the {LABELS[name]} from {measured(shown.before[name])} to {measured(shown.after[name])}"
-        for name in shown.before.metrics.index
-        if name.endswith(("difference", "sum"))
-        and name != metric
-        and shown.after[name] > shown.before[name] + NOTICED
+        for name in other_gaps(fitted, shown)
+        if shown.after[name] > shown.before[name] + NOTICED
     ]
-    return f"Not asked for, and worse now: {', '.join(grown)}." if grown else ""
+    return f"Other gaps grew: {', '.join(grown)}." if grown else ""

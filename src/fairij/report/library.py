@@ -1,4 +1,4 @@
-"""The style and scripts that a page carries in itself, and the rule that only they may run."""
+"""The style and scripts inside a page, and the policy that only they may run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def style() -> Markup:
 
 
 def scripts() -> list[Markup]:
-    """The charting library and the page's own script, neither of which holds any data."""
+    """The charting library and the page's own script. Neither holds any data."""
     return [Markup(text) for text in (_library(), _asset("report.js"))]
 
 
 def content_policy(parts: list[Markup]) -> str:
-    """Only these very scripts may run; nothing may be fetched or sent."""
+    """A policy by which only these scripts may run, and nothing may be fetched or sent."""
     hashes = " ".join(f"'sha256-{_digest(text)}'" for text in parts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
@@ -40,8 +40,8 @@ def _asset(name: str) -> str:
 
 @cache
 def _library() -> str:
-    """Vega-Embed and all it needs, as one script that defines ``vegaEmbed``."""
+    """Vega-Embed and all that it needs, as one script that defines ``vegaEmbed``."""
     major, minor, *_ = alt.SCHEMA_VERSION.removeprefix("v").split(".")
-    # its stub wants a snippet, its code does not
+    # the stub requires a snippet, the code does not
     bundle: str = vl_convert.javascript_bundle(vl_version=f"{major}.{minor}")  # type: ignore[call-arg]
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")

@@ -1,4 +1,4 @@
-"""`write_report`: one file that an auditor can open, read offline and print."""
+"""`write_report`: one file that an auditor can read offline and print."""
 
 from __future__ import annotations
 
@@ -68,15 +68,30 @@ def write_report(
 
     Parameters
     ----------
-    fitted : the result
-    path : the file; it appears whole or not at all
-    X : the training rows to list, in the order that `fit` was given them; the table before
-        encoding reads best
-    y, sensitive_features : labels and groups of the training rows, to be listed beside them
-    X_test, y_test, sensitive_features_test : rows that played no part, as the model takes them
-    feature_names : of the columns of ``X``, where it has none of its own
-    top_rows : how many of the most harmful rows are listed
-    overwrite : whether an existing file may be replaced
+    fitted : FairIJ
+        The result.
+    path : path-like
+        The file to write. It appears whole or not at all.
+    X : table
+        The training rows, in the order in which `fit` got them. Give the table before encoding
+        if you can: it is easier to read.
+    y, sensitive_features : array-like, optional
+        Labels and groups of the training rows, to list next to them.
+    X_test, y_test, sensitive_features_test : table and array-likes, optional
+        Rows that the edit never used, in the form that the model takes.
+    title : str, default="Fairness report"
+        The heading of the page.
+    feature_names : sequence of str, optional
+        Names for the columns of ``X``, if it has none.
+    top_rows : int, default=200
+        How many of the most harmful rows to list.
+    overwrite : bool, default=False
+        Whether an existing file may be replaced.
+
+    Returns
+    -------
+    Path
+        The file.
     """
     check_is_fitted(fitted, "edit_")
     target = Path(path)

@@ -1,6 +1,6 @@
-"""Plots of a result, as Altair charts: they draw in notebooks, on pages and to files.
+"""Plots of a result, as Altair charts for notebooks, pages and files.
 
-Data values only ever stand in fields of fixed names, so that no name from data is read as code.
+Values from data are put only into fields with fixed names, so that none is read as code.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fairij.report.wording import LABELS, plain
+from fairij.report.wording import LABELS, PERFORMANCE, plain
 
-# Okabe and Ito's colours, distinct to colour-blind readers
+# Okabe and Ito's colours, which colour-blind readers can tell apart
 BLUE, ORANGE, GREEN, GREY, BLACK = "#0072B2", "#D55E00", "#009E73", "#767676", "#000000"
 MOST_POINTS = 600
 WIDTH, HEIGHT = 460, 280
-# with digits of their own: those that the library counts out can be one too few for the last label
+# formats with digits of their own: the library's choice can be one too few for the last label
 PLAIN, POWER = ".6~g", ".3~e"
 FRONT, OTHERS = "none is better in both", "other candidates"
+# the unedited model is mostly at the right of the chart, the chosen edit at the left
 LABELLED: tuple[tuple[int, Literal["left", "right"], str], ...] = (
     (-10, "right", "before"),
     (10, "left", "chosen"),
 )
-PERFORMANCE = ("accuracy", "balanced_accuracy", "r2")
 
 
 def influence_curve(scores: NDArray[Any], *, marked: int = 500, title: str = "") -> alt.LayerChart:
-    """The positive influence scores from the most harmful row on; shaded: the first ``marked``."""
+    """The positive influence scores, largest first; the first ``marked`` are shaded."""
     positive = -np.sort(-scores[scores > 0])  # NaN is not positive
     place = _thinned(len(positive), marked)
     frame = pd.DataFrame({"rank": place + 1, "influence": positive[place]})
@@ -47,14 +47,12 @@ def influence_curve(scores: NDArray[Any], *, marked: int = 500, title: str = "")
         alt.Tooltip("influence:Q", format=".3e"),
     ]
     base = alt.Chart(frame).encode(x=x, y=y, tooltip=tooltip)
-    curve = base.mark_area(line={"color": BLUE}, color=BLUE, opacity=0.2)
-    layers = [curve]
+    layers = [base.mark_area(line={"color": BLUE}, color=BLUE, opacity=0.2)]
     if marked:
         worst = base.transform_filter(alt.datum.rank <= marked)
         layers.append(worst.mark_area(line={"color": ORANGE}, color=ORANGE, opacity=0.5))
     shaded = f"Shaded: the {marked:,} most harmful rows" if marked else "Influence of the rows"
-    name = title or shaded
-    return _layered(*layers, title=name)
+    return _layered(*layers, title=title or shaded)
 
 
 def _layered(*charts: Any, **properties: Any) -> alt.LayerChart:
@@ -64,7 +62,7 @@ def _layered(*charts: Any, **properties: Any) -> alt.LayerChart:
 
 
 def _thinned(length: int, marked: int) -> NDArray[np.int64]:
-    """Places along a curve: dense at its steep start, and always where the shade ends."""
+    """Points of a curve to draw: more at its steep start, and the end of the shaded part."""
     if length == 0:
         return np.empty(0, np.int64)
     even = np.linspace(0, length - 1, MOST_POINTS // 2)
@@ -76,54 +74,26 @@ def _thinned(length: int, marked: int) -> NDArray[np.int64]:
 def frontier(
     candidates: pd.DataFrame, chosen: int, *, performance: str | None = None, title: str = ""
 ) -> alt.LayerChart:
-    """Every edit that was tried: its gap against its performance on validation rows.
+    """The gap and the performance of every edit that was tried, on validation rows.
 
     ``candidates`` is ``candidates_`` or rows of it; ``chosen`` and 0 are labels of its index.
     """
     level = performance or next(name for name in PERFORMANCE if name in candidates.columns)
-    frame = pd.DataFrame(
-        {
-            "candidate": np.arange(len(candidates)),
-            "k": candidates["k"],
-            "scale": candidates["scale"],
-            "damping": candidates["damping"],
-            "gap": candidates["gap"],
-            "performance": candidates[level],
-            "kind": np.where(candidates["pareto"], FRONT, OTHERS),
-        }
+    frame = candidates[["k", "scale", "damping", "gap"]].assign(
+        candidate=np.arange(len(candidates)),
+        performance=candidates[level],
+        kind=np.where(candidates["pareto"], FRONT, OTHERS),
     )
     drawn = frame[np.isfinite(frame["gap"]) & np.isfinite(frame["performance"])]
     x = alt.X("gap:Q", title="gap on validation rows")
     y = alt.Y("performance:Q", title=LABELS[level], scale=alt.Scale(zero=False))
-    points = (
-        alt.Chart(drawn)
-        .mark_point(filled=True, size=46, opacity=0.8)
-        .encode(
-            x=x,
-            y=y,
-            color=alt.Color(
-                "kind:N",
-                scale=alt.Scale(domain=[FRONT, OTHERS], range=[GREEN, GREY]),
-                legend=alt.Legend(title=None, orient="bottom", direction="vertical"),
-            ),
-            shape=alt.Shape(
-                "kind:N", scale=alt.Scale(domain=[FRONT, OTHERS], range=["diamond", "circle"])
-            ),
-            tooltip=[
-                alt.Tooltip("k:Q", format=","),
-                alt.Tooltip("scale:Q"),
-                alt.Tooltip("damping:Q", format=".2~g"),
-                alt.Tooltip("gap:Q", format=".4f"),
-                alt.Tooltip("performance:Q", title=LABELS[level], format=".4f"),
-            ],
-        )
-    )
+    points = _candidate_points(drawn, LABELS[level]).encode(x=x, y=y)
     named = [
         alt.Chart(drawn.loc[drawn.index == place]).encode(x=x, y=y)
         for place in dict.fromkeys((0, chosen))
     ]
     rings = [one.mark_point(size=190, strokeWidth=2.5, color=ORANGE) for one in named]
-    text = [  # the unedited model mostly stands at the right, the chosen edit at the left
+    text = [
         one.mark_text(dx=dx, dy=14, align=side, fontWeight="bold", text=word, **halo)
         for one, (dx, side, word) in zip(named, LABELLED, strict=False)
         for halo in ({"stroke": "white", "strokeWidth": 4}, {"color": BLACK})
@@ -131,8 +101,27 @@ def frontier(
     return _layered(points, *rings, *text, title=title or "All candidate edits")
 
 
+def _candidate_points(frame: pd.DataFrame, level: str) -> alt.Chart:
+    kinds = [FRONT, OTHERS]
+    color = alt.Color(
+        "kind:N",
+        scale=alt.Scale(domain=kinds, range=[GREEN, GREY]),
+        legend=alt.Legend(title=None, orient="bottom", direction="vertical"),
+    )
+    shape = alt.Shape("kind:N", scale=alt.Scale(domain=kinds, range=["diamond", "circle"]))
+    tooltip = [
+        alt.Tooltip("k:Q", format=","),
+        alt.Tooltip("scale:Q"),
+        alt.Tooltip("damping:Q", format=".2~g"),
+        alt.Tooltip("gap:Q", format=".4f"),
+        alt.Tooltip("performance:Q", title=level, format=".4f"),
+    ]
+    points = alt.Chart(frame).mark_point(filled=True, size=46, opacity=0.8)
+    return points.encode(color=color, shape=shape, tooltip=tooltip)
+
+
 def picked_mark(chart: alt.LayerChart, first: int) -> alt.LayerChart:
-    """The frontier with a mark on the candidate whose number is in the parameter ``picked``."""
+    """The frontier, with a mark on the candidate that the parameter ``picked`` names."""
     points = chart.layer[0]
     picked = alt.param(name="picked", value=first)
     mark = (
@@ -168,8 +157,7 @@ def rate_chart(before: pd.DataFrame, after: pd.DataFrame, rate: str) -> alt.Laye
         axis=alt.Axis(labelLimit=120, labelPadding=8, ticks=False, domain=False),
         sort=list(dict.fromkeys(frame["group"])),
     )
-    bounded = rate.startswith(("accuracy", "selection", "true", "false"))
-    scale = alt.Scale(zero=bounded)
+    scale = alt.Scale(zero=not rate.startswith("mean"))  # a share of rows starts at 0
     axis = alt.Axis(format=PLAIN, tickCount=5, labelFlush=True)
 
     def x(field: str) -> alt.X:
@@ -191,7 +179,7 @@ def rate_chart(before: pd.DataFrame, after: pd.DataFrame, rate: str) -> alt.Laye
 
 
 def group_rates(before: pd.DataFrame, after: pd.DataFrame, *, title: str = "") -> alt.HConcatChart:
-    """Each group's rates before and after the edit, with intervals, beside each other.
+    """The rates of each group before and after the edit, with intervals, side by side.
 
     ``before`` and ``after`` are an audit's ``group_intervals``.
     """
@@ -200,7 +188,7 @@ def group_rates(before: pd.DataFrame, after: pd.DataFrame, *, title: str = "") -
 
 
 def chart_rates(intervals: pd.DataFrame, most: int = 6) -> list[str]:
-    """The rates worth a chart; with many classes only the first few."""
+    """The rates to draw; of many classes only the first few."""
     names = list(dict.fromkeys(intervals.index.get_level_values("rate")))
     return [str(name) for name in names if name not in ("accuracy", "mean_squared_error")][:most]
 

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar that appears where the work turns out to be long, or lines."""
+"""Progress on standard error: a bar that appears if the work takes long, or lines of text."""
 
 from __future__ import annotations
 
@@ -7,17 +7,33 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from fairij.method.progress import Progress as Listener
+from fairij.method.progress import silent
 
-from fairij.method.search.dropping import Progress as Listener
+LONGEST_STEP = 3600.0  # seconds over which the rate is averaged
 
-LONGEST_STEP = 3600.0  # seconds; the rate is that of the steps of so long
+
+def is_shown(verbose: bool | str) -> bool:
+    """Whether to draw a bar: if asked to, or if "auto" and standard error is a terminal."""
+    return verbose is True or (verbose == "auto" and sys.stderr.isatty())
+
+
+@contextmanager
+def reporter(verbose: bool | str, *, or_lines: bool = False) -> Iterator[Listener]:
+    """A bar if it is to be shown; else lines now and then if wanted; else nothing."""
+    if is_shown(verbose):
+        with bar(delay=0.0 if verbose is True else 2.0) as listener:
+            yield listener
+    else:
+        yield lines() if or_lines and verbose else silent
 
 
 @contextmanager
 def bar(*, delay: float, clock: Callable[[], float] = time.monotonic) -> Iterator[Listener]:
-    """Yield a listener that draws, once ``delay`` seconds have passed."""
+    """Yield a listener that draws a bar after ``delay`` seconds."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     shown = Progress(
         TextColumn("{task.description:<12}"),
         BarColumn(),
@@ -48,9 +64,9 @@ def bar(*, delay: float, clock: Callable[[], float] = time.monotonic) -> Iterato
 
 
 def lines(*, every: float = 60.0, clock: Callable[[], float] = time.monotonic) -> Listener:
-    """A listener for where there is no terminal: a line now and then, with the time that is left.
+    """A listener that prints a line now and then, with the time left, if there is no terminal.
 
-    It begins to count with the first call, so that what was done before does not.
+    The rate counts only what is done after the first call.
     """
     begun: dict[str, tuple[float, int]] = {}
     said = clock()

@@ -1,4 +1,4 @@
-"""Settings, data and versions: what is needed to repeat a result."""
+"""Settings, data and versions: all that is needed to repeat a result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PACKAGES = (
 
 
 def settings(fitted: FairIJ) -> list[tuple[str, str]]:
-    """Everything that the edit file records of how it was made."""
+    """The settings in the edit file."""
     return [(plain(name), _shown(value)) for name, value in fitted.edit_.settings.items()]
 
 

@@ -1,4 +1,4 @@
-"""Templates to text. Everything is escaped unless it was made safe here, for one known place."""
+"""Templates to text. Everything is escaped, except what is made safe here for a known place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-# what could end a script element, open a comment in it, or be read as a line's end
+# characters that could end a script element, start a comment in it, or end a line
 UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
@@ -31,7 +31,7 @@ def _environment() -> Environment:
 
 
 def script_json(value: Any) -> Markup:
-    """JSON for a ``<script type="application/json">`` element, which it cannot end."""
+    """JSON that cannot end the ``<script type="application/json">`` element around it."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for character, code in UNSAFE.items():
         text = text.replace(character, code)

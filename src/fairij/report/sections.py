@@ -1,4 +1,4 @@
-"""What each section of the page shows: numbers, sentences and charts, ready for its template."""
+"""The content of each section of the page: numbers, sentences and charts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from numpy.typing import NDArray
 
 from fairij.mitigator import FairIJ
 from fairij.report.candidates import shown_candidates
-from fairij.report.comparisons import Comparison, gap_metric
-from fairij.report.edit_wording import how_much, search_name
+from fairij.report.comparisons import Comparison, gap_metric, performance
 from fairij.report.plots import chart_rates, frontier, influence_curve, picked_mark, rate_chart
 from fairij.report.slices import concentration
 from fairij.report.tables import metric_rows, rate_rows
-from fairij.report.training_table import TrainingTable, harmful_rows
-from fairij.report.wording import LABELS, UNKNOWN, interval, measured, plain
+from fairij.report.training_table import TrainingTable, dropped_in_order, harmful_rows
+from fairij.report.wording import (
+    LABELS,
+    UNKNOWN,
+    account,
+    interval,
+    measured,
+    plain,
+    search_of,
+)
 
 INK, LINE = "#3b4249", "#e3e7eb"
 CONFIG = {
@@ -34,28 +41,33 @@ CONFIG = {
     },
     "legend": {"labelFontSize": 12, "labelColor": INK},
 }
-MOST_GROUPS = 30  # in a chart; the table has them all
+MOST_GROUPS = 30  # in a chart; the table has all groups
+NOTES = {
+    "test rows": "The edit never used these rows.",
+    "held-out rows": "These validation rows were used neither to compute nor to choose the edit.",
+    "validation rows": "The edit was chosen on these rows, so they look better than others would.",
+}
 FRONT_ROWS = 60
 
 
 def spec(chart: Any) -> dict[str, Any]:
-    """A chart for the page: as wide as its place there, in the page's letters."""
+    """A chart for the page: as wide as its container, in the page's font."""
     found = chart.properties(width="container").to_dict()
     found.pop("title", None)  # the page has a caption
     return {**found, "config": CONFIG}
 
 
 def tiles(fitted: FairIJ, shown: Comparison) -> list[tuple[str, str, str, str]]:
-    """The figures at the top: name, before, after, a note."""
+    """The figures at the top: name, before, after, note."""
     metric = gap_metric(fitted)
-    level = "accuracy" if fitted.loss_.is_classification else "mean_squared_error"
-    rows = [name for name in (metric, level) if name is not None]
+    rows = [name for name in (metric, performance(fitted)) if name is not None]
     found = [
         (
             LABELS[name],
             measured(shown.before[name]),
             measured(shown.after[name]),
-            f"{shown.rows}, {100 * shown.confidence:g} %: {_interval(shown, name)}",
+            f"{shown.rows}, {100 * shown.confidence:g} % interval: "
+            f"{interval(*shown.after_interval(name))}",
         )
         for name in rows
     ]
@@ -63,27 +75,17 @@ def tiles(fitted: FairIJ, shown: Comparison) -> list[tuple[str, str, str, str]]:
         first, last = (float(fitted.candidates_["gap"].iloc[at]) for at in (0, fitted.chosen_))
         name = f"{plain(fitted.edit_.settings['constraint'])} gap"
         found.insert(0, (name, measured(first), measured(last), "validation rows"))
-    name, figure, note = how_much(fitted)
-    return [*found, (name, "", figure, note)]
-
-
-def _interval(shown: Comparison, metric: str) -> str:
-    found = shown.after.metrics
-    return interval(float(found["low"][metric]), float(found["high"][metric]))
+    size = account(fitted)
+    return [*found, (size.name, "", size.size, size.note)]
 
 
 def rates_section(
     fitted: FairIJ, validation: Comparison, unseen: Comparison | None
 ) -> list[dict[str, Any]]:
-    notes = {
-        "test rows": "played no part in the edit",
-        "held-out rows": "validation rows kept away from the gradient and the choice",
-        "validation rows": "the edit was chosen on them, so they flatter",
-    }
     return [
         {
             "name": part.rows,
-            "note": notes[part.rows],
+            "note": NOTES[part.rows],
             "charts": _rate_charts(part),
             "metrics": metric_rows(fitted, part),
             "rates": rate_rows(part),
@@ -121,7 +123,7 @@ def frontier_section(fitted: FairIJ) -> dict[str, Any]:
 
 
 def _figures(row: list[float | None], first: int) -> list[str]:
-    """Settings as short as they are, measures (from place ``first`` on) with all their digits."""
+    """Settings in few digits; measures, from place ``first`` on, in four decimals."""
     known = [float("nan") if value is None else value for value in row]
     return [f"{v:,g}" for v in known[:first]] + [measured(v) for v in known[first:]]
 
@@ -137,20 +139,20 @@ def influence_section(fitted: FairIJ) -> dict[str, Any]:
     total = float(scores[scores > 0].sum())
     worst = np.sort(scores[scores > 0])[::-1][: max(1, scored // 100)]
     text = (
-        f"Of {scored:,} scored training rows {positive:,} push the gap up: leaving one out would "
-        "lower it. "
+        f"Each training row has a score: its influence on the gap. {positive:,} of {scored:,} "
+        "rows have a positive score. They push the gap up: leaving one of them out would lower "
+        "it. "
     )
     if not positive:
         return {"text": text, "spec": None}
     text += (
-        f"The worst {len(worst):,} of them, {len(worst) / scored:.1%} of all rows, carry "
-        f"{worst.sum() / total:.0%} of that push."
+        f"The worst {len(worst):,} of them ({len(worst) / scored:.1%} of all rows) account for "
+        f"{worst.sum() / total:.0%} of the sum of positive scores."
     )
-    in_order = fitted.edit_.settings["drop"] == "fairness"
-    marked = len(fitted.dropped_) if in_order else 0
-    caption = "Positive influence scores, the most harmful row first."
+    marked = dropped_in_order(fitted)
+    caption = "Positive scores, most harmful row first."
     if marked:
-        caption += f" Shaded: the {marked:,} rows left out in effect."
+        caption += f" Shaded: the {marked:,} rows that the edit leaves out in effect."
     return {
         "text": text,
         "spec": spec(influence_curve(scores, marked=marked)),
@@ -163,25 +165,27 @@ def concentration_section(
     fitted: FairIJ, table: TrainingTable, scored: NDArray[np.int64]
 ) -> dict[str, Any]:
     dropped = fitted.dropped_.astype(np.int64)
-    what = "the rows left out in effect"
+    what = "the rows that the edit leaves out in effect"
     if not len(dropped):
         dropped, what = harmful_rows(fitted, max(1, len(scored) // 20)), "the most harmful rows"
     found = concentration(table, dropped, scored)
     if not found.tested:
-        text = "The training rows have no columns to compare, or too few of them are harmful."
+        text = "The training rows have no columns to compare, or too few rows are harmful."
     elif not found.slices:
         text = (
-            f"No value stands out: of {found.tested:,} slices looked at, none is clearly more "
-            f"frequent among {what} ({found.harmful:,}) than among all {found.rows:,} rows."
+            f"No value stands out. {found.tested:,} values and pairs of values were compared. None "
+            f"is clearly more frequent among {what} ({found.harmful:,}) than among all "
+            f"{found.rows:,} rows."
         )
     else:
         top = found.slices[0]
         text = (
-            f"Among {what} ({found.harmful:,} of {found.rows:,}) {top.text} makes up "
-            f"{top.share_harmful:.0%}, against {top.share_all:.0%} of all rows. Lift is the first "
-            f"share over the second; {found.tested:,} slices were looked at, and only those are "
-            "listed that chance would hardly give (hypergeometric test, Bonferroni-corrected "
-            "p < 0.01). What is frequent among them need not be the cause."
+            f"“{top.text}” makes up {top.share_harmful:.0%} of {what} ({found.harmful:,} of "
+            f"{found.rows:,}), but {top.share_all:.0%} of all rows. The lift is the first share "
+            f"divided by the second. {found.tested:,} values and pairs of values were compared. "
+            "The table lists those that are very unlikely to be chance (hypergeometric test, "
+            "p < 0.01 after Bonferroni's correction). A value that is frequent here need not be "
+            "the cause."
         )
     return {"text": text, "slices": found.slices}
 
@@ -193,21 +197,25 @@ def prediction_section(fitted: FairIJ) -> dict[str, Any]:
     )
     gap, edited = (float(fitted.candidates_["gap"].iloc[at]) for at in (0, fitted.chosen_))
     rows = [
-        ("smooth gap (what the gradient sees)", before, predicted, actual),
-        ("gap of hard predictions (what counts)", gap, None, edited),
+        ("smooth gap (of average scores)", before, predicted, actual),
+        ("gap (of predicted labels)", gap, None, edited),
     ]
     foreseen, moved = predicted - before, actual - before
-    share = f", {moved / foreseen:.0%} of it" if foreseen else ""
+    share = f", {moved / foreseen:.0%} of that" if foreseen else ""
+    text = (
+        "Predicted labels jump from no to yes, so the method works with a smooth gap: the gap of "
+        "average scores. A straight-line estimate predicted that the edit changes the smooth gap "
+        f"by {measured(foreseen)}. It changed by {measured(moved)}{share}. For large edits the "
+        "estimate can be too high or too low. The gap of predicted labels is not predicted but "
+        "measured."
+    )
+    if search_of(fitted).recomputes_gradient:
+        text += (
+            " This edit was made in steps, with a new estimate for each, so it does not depend on "
+            "this one."
+        )
     return {
-        "text": f"To first order the edit should change the smooth gap by {measured(foreseen)}; it "
-        f"did change it by {measured(moved)}{share}. The estimate is a straight line, so large "
-        "edits may fall short of it or overshoot. No estimate is made of the gap of hard "
-        "predictions: it is measured."
-        + (
-            " A path makes its gradient anew at each step, so it does not rest on this estimate."
-            if search_name(fitted) == "path"
-            else ""
-        ),
+        "text": text,
         "rows": [
             (
                 name,

@@ -1,4 +1,4 @@
-"""Where the harmful rows concentrate: values that occur among them more often than elsewhere."""
+"""Values that are more frequent among the harmful rows than among all rows."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from fairij.report.training_table import TrainingTable
 from fairij.report.wording import number, shortened
 
 SEED = 0
-MOST_ROWS = 200_000  # of the others, and of the harmful ones; beyond that a random part
+MOST_ROWS = 200_000  # of the harmful rows, and of the others; a random sample of more
 MOST_COLUMNS = 100
-MOST_VALUES = 30  # of a column, the most frequent among the harmful rows
-FEW_VALUES = 12  # numbers of so few values are taken as categories
+MOST_VALUES = 30  # per column: the most frequent among the harmful rows
+FEW_VALUES = 12  # a numeric column with at most this many values is taken as categories
 BINS = 5
 FEWEST = 5  # harmful rows in a slice
-SIGNIFICANT = 0.01  # after Bonferroni's correction for all slices looked at
+LEAST_SHARE = 0.02  # of the harmful rows
+SIGNIFICANT = 0.01  # after Bonferroni's correction for all slices that were compared
 LEAST_LIFT = 1.2
-PARENTS = 12
-SAME = 0.9  # of the rows of two slices shared: they are one
-PAIR_GAIN = 1.15  # a pair must be this much more concentrated than both of its halves
+PARENTS = 12  # the strongest slices, which are combined into pairs
+SAME = 0.9  # two slices that share this much of their rows count as one
+PAIR_GAIN = 1.15  # the lift of a pair must be this many times that of both its parts
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Rows that share a value (or two), and how much more often they occur among the harmful."""
+    """Rows that share a value, or two, and their share of the harmful rows and of all rows."""
 
     columns: tuple[str, ...]
     text: str
@@ -44,12 +45,12 @@ class Slice:
         return self.share_harmful / self.share_all
 
 
-Found = tuple[Slice, NDArray[np.bool_]]  # with its rows in the sample
+Found = tuple[Slice, NDArray[np.bool_]]  # a slice and its rows in the sample
 
 
 @dataclass(frozen=True)
 class Concentration:
-    """The slices found, and what was looked at to find them."""
+    """The slices found, and how much was compared to find them."""
 
     slices: list[Slice]
     harmful: int
@@ -60,51 +61,42 @@ class Concentration:
 
 @dataclass(frozen=True)
 class _Sample:
-    """Harmful rows first, then others; the others stand for all rows that are not harmful."""
+    """Harmful rows first, then others, which represent all rows that are not harmful."""
 
     frame: pd.DataFrame
-    harmful: int  # how many of the frame's rows
+    harmful: int  # how many of the frame's rows are harmful
     share: float  # of harmful rows among all rows
-
-    def counts(self, member: NDArray[np.bool_]) -> tuple[int, int]:
-        inside = int(member[: self.harmful].sum())
-        return inside, int(member.sum()) - inside
 
     def slice(
         self, columns: tuple[str, ...], text: str, member: NDArray[np.bool_], tested: int
     ) -> Slice:
-        inside, outside = self.counts(member)
-        total, others = len(self.frame), len(self.frame) - self.harmful
-        p = float(hypergeom.sf(inside - 1, total, inside + outside, self.harmful))
-        among = inside / self.harmful
-        overall = self.share * among + (1 - self.share) * (outside / others if others else 0.0)
+        inside, size, total = int(member[: self.harmful].sum()), int(member.sum()), len(self.frame)
+        p = float(hypergeom.sf(inside - 1, total, size, self.harmful))
+        among, elsewhere = inside / self.harmful, (size - inside) / (total - self.harmful)
+        overall = self.share * among + (1 - self.share) * elsewhere
         return Slice(columns, text, inside, among, overall, min(1.0, p * tested))
 
 
 def concentration(
     table: TrainingTable, harmful: NDArray[np.int64], scored: NDArray[np.int64], most: int = 15
 ) -> Concentration:
-    """The slices over-represented among ``harmful``, rows out of ``scored``; strongest first."""
+    """The slices that are over-represented among the rows ``harmful`` of ``scored``."""
     sample = _sample(table, harmful, scored)
     if sample is None:
         return Concentration([], len(harmful), len(scored), 0, 0)
     chosen, left_out = _columns(sample)
-    candidates = [
+    values = [
         (column, text, member)
         for column in chosen
         for text, member in _values(sample.frame[column], sample.harmful)
     ]
-    tested = max(1, len(candidates) + left_out * BINS)
-    singles = [
-        (sample.slice((column,), text, member, tested), member)
-        for column, text, member in candidates
-    ]
-    singles = [(found, member) for found, member in singles if _stands_out(found)]
-    singles.sort(key=lambda pair: _strength(pair[0]), reverse=True)
+    tested = max(1, len(values) + left_out * BINS)
+    slices = [(sample.slice((c,), text, member, tested), member) for c, text, member in values]
+    singles = _strongest_first([found for found in slices if _stands_out(found[0])])
     pairs, tested = _pairs(sample, singles[:PARENTS], tested)
     found = _different(singles, len(sample.frame)) + _different(pairs, sample.harmful)
-    found = sorted(found, key=_strength, reverse=True)[:most]
-    return Concentration(found, len(harmful), len(scored), tested, left_out)
+    shown = [slice_ for slice_, _ in _strongest_first(found)[:most]]
+    return Concentration(shown, len(harmful), len(scored), tested, left_out)
 
 
 def _sample(
@@ -123,7 +115,7 @@ def _sample(
 
 
 def _columns(sample: _Sample) -> tuple[list[str], int]:
-    """All columns; of a very wide table those whose mean is most different among the harmful."""
+    """All columns; of a wide table those whose mean differs most among the harmful rows."""
     frame = sample.frame
     names = list(frame.columns)
     if len(names) <= MOST_COLUMNS:
@@ -138,13 +130,13 @@ def _columns(sample: _Sample) -> tuple[list[str], int]:
 
 
 def _values(column: pd.Series, harmful: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Each value of a column (or each fifth of its range) with the rows that have it."""
+    """Each value of a column, or each fifth of a numeric one, with the rows that have it."""
     name = str(column.name)
     if pd.api.types.is_numeric_dtype(column) and column.nunique() > FEW_VALUES:
         yield from _bins(name, column)
         return
     if not all(map(pd.api.types.is_scalar, column.iloc[:FEWEST])):
-        return  # lists and the like are no values to compare
+        return  # lists and the like cannot be compared
     counted = column.iloc[:harmful].value_counts(dropna=False)
     for value in counted.index[counted >= FEWEST][:MOST_VALUES]:
         member = column.isna() if pd.isna(value) else column == value
@@ -181,31 +173,31 @@ def _pairs(sample: _Sample, parents: list[Found], tested: int) -> tuple[list[Fou
     return found, tested
 
 
-def _different(found: list[Found], rows: int) -> list[Slice]:
-    """The strongest first, without those that pick nearly the same of the first ``rows`` rows.
+def _different(found: list[Found], rows: int) -> list[Found]:
+    """Drop slices that share nearly all of the first ``rows`` rows with a stronger one.
 
-    Two columns may be a code and its name; two pairs may pick the same harmful rows.
+    One column may be a code and another its name; two pairs may have the same harmful rows.
     """
     kept: list[Found] = []
-    for candidate, member in sorted(found, key=lambda pair: _strength(pair[0]), reverse=True):
+    for candidate, member in _strongest_first(found):
         mine = member[:rows]
         if not any((mine & other).sum() > SAME * (mine | other).sum() for _, other in kept):
             kept.append((candidate, mine))
-    return [candidate for candidate, _ in kept]
+    return kept
 
 
 def _stands_out(found: Slice) -> bool:
     return (
         found.harmful >= FEWEST
-        and found.share_harmful >= 0.02
+        and found.share_harmful >= LEAST_SHARE
         and found.lift >= LEAST_LIFT
         and found.p_value < SIGNIFICANT
     )
 
 
-def _strength(found: Slice) -> float:
-    """How many harmful rows are there beyond the expected, as a share: lift and size together."""
-    return found.share_harmful - found.share_all
+def _strongest_first(found: list[Found]) -> list[Found]:
+    """By the share of harmful rows beyond the expected share, which counts lift and size."""
+    return sorted(found, key=lambda one: one[0].share_harmful - one[0].share_all, reverse=True)
 
 
 def _shown(value: object) -> str:

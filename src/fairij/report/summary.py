@@ -1,4 +1,4 @@
-"""A result in a few lines, for a notebook cell."""
+"""A short summary of a result for a notebook cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairij.report.tables import metric_rows
 
 
 def summary_html(fitted: Any) -> str:
-    """An HTML fragment; every value in it is escaped."""
+    """An HTML fragment. Every value in it is escaped."""
     shown = on_validation_rows(fitted)
     return render(
         "summary.html",

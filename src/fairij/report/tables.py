@@ -1,4 +1,4 @@
-"""Rows of the page's tables: text, ready to be escaped and set."""
+"""Rows of the page's tables, as text. The templates escape it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_SHOWN_COLUMNS = 16
 
 @dataclass(frozen=True)
 class Row:
-    """A figure before and after, with intervals."""
+    """A figure before and after the edit, with intervals."""
 
     name: str
     group: str
@@ -33,7 +33,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as it is shown and, where it is a number, as it is sorted by."""
+    """A value as it is shown; ``sort`` is the number to sort by, if it is one."""
 
     text: str
     sort: str = ""
@@ -57,22 +57,21 @@ def rate_rows(shown: Comparison, most: int = 240) -> list[Row]:
 
 
 def _row(name: str, group: str, asked: bool, values: pd.Series, size: str = "") -> Row:
-    v = values
     return Row(
         plain(name),
         group,
         asked,
-        measured(v["value_before"]),
-        interval(v["low_before"], v["high_before"]),
-        measured(v["value_after"]),
-        interval(v["low_after"], v["high_after"]),
+        measured(values["value_before"]),
+        interval(values["low_before"], values["high_before"]),
+        measured(values["value_after"]),
+        interval(values["low_after"], values["high_after"]),
         size,
     )
 
 
 @dataclass(frozen=True)
 class HarmfulTable:
-    """The most harmful rows, and which columns there was no room for."""
+    """The most harmful rows, and the number of columns that are not shown."""
 
     columns: list[str]
     rows: list[list[Cell]]
@@ -82,7 +81,7 @@ class HarmfulTable:
 def harmful_table(
     fitted: FairIJ, table: TrainingTable, rows: NDArray[np.int64], notable: list[str]
 ) -> HarmfulTable:
-    """Rank, row number, influence, then the columns: those named in ``notable`` before others."""
+    """Rank, row number, influence, then columns; those in ``notable`` come first."""
     frame = table.take(rows)
     names = list(frame.columns)
     if len(names) > MOST_SHOWN_COLUMNS:

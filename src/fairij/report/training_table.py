@@ -1,4 +1,4 @@
-"""Training rows as columns that a person can read, whatever form they are held in."""
+"""Training rows as columns that a person can read."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LABEL = "label"
 
 @dataclass(frozen=True)
 class TrainingTable:
-    """Rows to be shown, never copied whole: only the rows that are asked for become a frame."""
+    """The training rows. Only the rows that are asked for are copied into a frame."""
 
     X: Any
-    names: tuple[str, ...]  # of the columns of X; empty where rows are not a table
+    names: tuple[str, ...]  # of the columns of X; empty if the rows are not a table
     y: NDArray[Any] | None
     sensitive: pd.DataFrame | None
 
@@ -49,7 +49,7 @@ class TrainingTable:
 def training_table(
     fitted: FairIJ, X: Any, y: Any, sensitive_features: Any, feature_names: Sequence[str] | None
 ) -> TrainingTable:
-    """Check that these are as many rows as were scored, and name their columns."""
+    """Check the number of rows, and name their columns."""
     X, rows = as_source(X), len(fitted.influence_)
     if n_rows(X) != rows:
         raise InvalidInputError(
@@ -72,7 +72,7 @@ def training_table(
 def _names(fitted: FairIJ, X: Any, given: Sequence[str] | None) -> tuple[str, ...]:
     shape = tuple(getattr(X, "shape", (n_rows(X),)))
     if isinstance(X, (tuple, dict)) or len(shape) > 2:
-        return ()  # images, several inputs: nothing that a table could show
+        return ()  # images or several inputs: a table cannot show them
     width = shape[1] if len(shape) == 2 else 1
     if given is not None:
         if len(given) != width:
@@ -101,7 +101,7 @@ def _frame(part: Any, names: tuple[str, ...]) -> pd.DataFrame:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Columns may share a name, as a feature may be called "label"; a number then tells them."""
+    """Number repeated names: a feature may be called "label" too."""
     seen: dict[str, int] = {}
     result = []
     for name in names:
@@ -111,10 +111,15 @@ def _distinct(names: list[str]) -> list[str]:
 
 
 def harmful_rows(fitted: FairIJ, most: int) -> NDArray[np.int64]:
-    """The rows of largest positive influence, the most harmful first."""
+    """The rows with the largest positive influence, most harmful first."""
     scores = np.where(fitted.influence_ > 0, fitted.influence_, -np.inf)
     count = min(most, int(np.isfinite(scores).sum()))
     if count == 0:
         return np.empty(0, np.int64)
     some = np.argpartition(-scores, count - 1)[:count]
     return some[np.argsort(-scores[some], kind="stable")].astype(np.int64)
+
+
+def dropped_in_order(fitted: FairIJ) -> int:
+    """How many of the most harmful rows were dropped; 0 if others were dropped instead."""
+    return len(fitted.dropped_) if fitted.edit_.settings["drop"] == "fairness" else 0

@@ -1,12 +1,19 @@
-"""Names and numbers as a reader would say them."""
+"""Names, numbers and edits in words."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from fairij.method.search import get_search
+from fairij.method.search.base import Account, Search
+
+if TYPE_CHECKING:
+    from fairij.mitigator import FairIJ
 
 UNKNOWN, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
+PERFORMANCE = ("accuracy", "balanced_accuracy", "r2")  # columns of the table of candidates
 
 LABELS = {
     "accuracy": "accuracy",
@@ -34,16 +41,16 @@ GAP_METRIC = {
 
 
 def plain(name: Any) -> str:
-    """``true_positive_rate`` as "true positive rate", metrics by their usual name."""
+    """``true_positive_rate`` as "true positive rate"; metrics by their usual name."""
     text = str(name)
     if text in LABELS:
         return LABELS[text]
-    kind, bracket, rest = text.partition("[")  # what is in brackets is a class, left as it is
+    kind, bracket, rest = text.partition("[")  # the name of a class stays as it is
     return kind.replace("_", " ") + (f" of {rest.removesuffix(']')}" if bracket else "")
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """A number as short as it can be read, and a dash for what is not known."""
+    """A number in few digits; a dash if it is not known."""
     if value is None:
         return UNKNOWN
     if isinstance(value, str):
@@ -74,7 +81,7 @@ def interval(low: float, high: float, digits: int = 4) -> str:
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
-    """``a, b and c``; a count where there are too many to name."""
+    """``a, b and c``; only the count if there are more than ``most``."""
     if len(names) > most:
         return f"{len(names)} groups"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -83,3 +90,54 @@ def listed(names: Sequence[str], most: int = 4) -> str:
 def shortened(value: Any, most: int = 120) -> str:
     text = str(value)
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def is_edited(fitted: FairIJ) -> bool:
+    """Whether an edit was chosen, not the model as it was."""
+    return _rows_changed(fitted) > 0
+
+
+def account(fitted: FairIJ) -> Account:
+    """The chosen edit in the words of the search that found it."""
+    scale, rows = float(fitted.edit_.settings["scale"]), int(fitted.diagnostics_["n_train"])
+    return search_of(fitted).account(_rows_changed(fitted), scale, rows)
+
+
+def what_was_done(fitted: FairIJ) -> str:
+    """The end of a sentence that begins with "The edit"."""
+    if not is_edited(fitted):
+        return "left the model as it was, because no candidate was better."
+    return account(fitted).sentence
+
+
+def on_other_rows(fitted: FairIJ) -> str:
+    """Why the gap may be larger on rows other than the validation rows, and the gap to expect."""
+    reused = fitted.edit_.settings["validation"] == "reuse"
+    text = (
+        "The edit was computed and chosen on the same validation rows, so on other rows the gap "
+        "may be larger."
+        if reused
+        else "The edit was chosen among many on the validation rows, so on other rows the gap may "
+        "be somewhat larger."
+    )
+    found = fitted.honest_gap_
+    if found is None:
+        return text
+    text += (
+        " The choice was repeated on random samples of these rows. By that, the gap to expect on "
+        f"new rows is {measured(found.expected)} ({interval(found.low, found.high)})."
+    )
+    if not reused:
+        return text
+    return text + (
+        " This does not include what the edit learned from these very rows. Only held-out rows "
+        "show that."
+    )
+
+
+def search_of(fitted: FairIJ) -> Search:
+    return get_search(fitted.search)
+
+
+def _rows_changed(fitted: FairIJ) -> int:
+    return int(fitted.candidates_["k"].iloc[fitted.chosen_])

@@ -1,1 +1,1 @@
-"""What is read from and written to disk."""
+"""Files that are read and written: edits, tables, models."""

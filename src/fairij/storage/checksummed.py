@@ -1,7 +1,7 @@
-"""Files that say of themselves whether they are whole: safetensors, sealed by a hash of all bytes.
+"""Safetensors files with a hash of all their bytes in the header.
 
-Nothing is unpickled. The sizes and the header are checked before the tensors are read, and a file
-appears whole or not at all.
+Nothing is unpickled. Sizes and header are checked before the tensors are read. A file appears
+whole or not at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
 UNSEALED = "0" * 64
-# what reading a file that is damaged, or of another kind, may raise
+# errors that reading a damaged file, or one of another kind, can raise
 UNREADABLE = (SafetensorError, ValueError, TypeError, KeyError, RecursionError, OSError)
 LARGEST_HEADER = 2**26
 LARGEST_FILE = 2**38
@@ -29,13 +29,13 @@ def write_sealed(target: Path, tensors: Mapping[str, Tensor], header: Mapping[st
     """Write tensors with a header of text."""
     content = to_safetensors(dict(tensors), {**header, "sha256": UNSEALED})
     digest = hashlib.sha256(content).hexdigest()
-    start = 8 + int.from_bytes(content[:8], "little")  # the rest may be large: it is not copied
+    start = 8 + int.from_bytes(content[:8], "little")  # the rest may be large, so it is not copied
     sealed = content[:start].replace(_seal(UNSEALED), _seal(digest), 1)
     write_whole(target, sealed, memoryview(content)[start:])
 
 
 def read_sealed(path: Path, form: str) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Header and tensors; one of ``UNREADABLE`` where the file is not whole."""
+    """Header and tensors; raises one of ``UNREADABLE`` if the file is not whole."""
     size = path.stat().st_size
     if size > LARGEST_FILE:
         raise ValueError(f"it has {size} bytes, more than the {LARGEST_FILE} that are allowed")
@@ -59,7 +59,7 @@ def read_sealed(path: Path, form: str) -> tuple[dict[str, str], dict[str, Tensor
 
 
 def write_whole(target: Path, *content: bytes | memoryview) -> None:
-    """Write to a temporary file beside the target, then rename: never half a file."""
+    """Write to a temporary file next to the target, then rename it: never half a file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{uuid4().hex}")
     try:

@@ -1,6 +1,6 @@
-"""Tables from files: CSV, Parquet, Arrow (Feather), or a query on a DuckDB file.
+"""Tables from files: CSV, JSON, Parquet, Arrow (Feather), or a query on a DuckDB file.
 
-Every file that cannot be read, or is not a plain table, gives one clear error.
+A file that cannot be read, or is not a plain table, gives one clear error.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -18,13 +19,18 @@ from typing import Any
 import pandas as pd
 
 from fairij.errors import InvalidInputError
+from fairij.storage.reading import library, reading
 
-STREAM = b"\xff\xff\xff\xff"  # how Arrow's streaming format begins
+STREAM = b"\xff\xff\xff\xff"  # the first bytes of Arrow's streaming format
 PathLike = str | os.PathLike[str]
 KINDS: dict[str, str] = {
     ".csv": "csv",
     ".csv.gz": "csv",
     ".tsv": "csv",
+    ".tsv.gz": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".jsonl.gz": "json",
     ".parquet": "parquet",
     ".pq": "parquet",
     ".arrow": "arrow",
@@ -34,8 +40,26 @@ KINDS: dict[str, str] = {
 }
 
 
-def read_table(path: PathLike, *, query: str | None = None) -> pd.DataFrame:
-    """The rows of a table file; of a DuckDB file those that ``query`` selects, read-only."""
+def read_table(
+    path: PathLike,
+    *,
+    query: str | None = None,
+    columns: Sequence[str] | None = None,
+    text_columns: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Read the rows of a table file.
+
+    Parameters
+    ----------
+    path : path-like
+        The file. The ending of its name tells its format.
+    query : str, optional
+        The query that selects the rows of a DuckDB file. It can only read, and only this file.
+    columns : sequence of str, optional
+        Columns to keep. The others are ignored, even if they hold lists.
+    text_columns : sequence of str
+        Columns of a CSV file to keep as text, so that "NA" is not missing and "007" is not 7.
+    """
     file = Path(path)
     kind = table_kind(file)
     if not file.is_file():
@@ -49,36 +73,42 @@ def read_table(path: PathLike, *, query: str | None = None) -> pd.DataFrame:
             if query is None
             else f"A query can be asked of a DuckDB file only; {file} is read whole."
         )
-    try:
-        frame = _duckdb(file, query) if query is not None else READERS[kind](file)
-    except (InvalidInputError, MemoryError):
-        raise
-    except UnicodeDecodeError:
-        raise InvalidInputError(
-            f"{file} cannot be read as {kind}: it is not text in UTF-8. Save it as UTF-8, which "
-            "spreadsheets offer as a format of its own."
-        ) from None
-    except PermissionError:
-        raise InvalidInputError(f"{file} may not be read: check its permissions.") from None
-    except Exception as error:  # every reader has its own kinds of error
-        raise InvalidInputError(f"{file} cannot be read as {kind}: {_first_line(error)}") from None
+    with reading(file, kind):
+        try:
+            if query is not None:
+                frame = _duckdb(file, query)
+            elif kind == "csv":
+                frame = _csv(file, text_columns)
+            else:
+                frame = READERS[kind](file)
+        except UnicodeDecodeError:
+            raise InvalidInputError(
+                f"{file} cannot be read as {kind}: it is not text in UTF-8. Save it as UTF-8; "
+                "spreadsheets offer it as a format."
+            ) from None
+        except PermissionError:
+            raise InvalidInputError(f"{file} may not be read: check its permissions.") from None
+    if columns is not None:
+        require_columns(frame.columns, columns, where=str(file))
+        frame = frame[list(columns)]
     return _checked(file, frame)
 
 
 def write_table(frame: pd.DataFrame, path: PathLike) -> None:
-    """Write CSV or Parquet, by the name's ending; numbers read back exactly."""
+    """Write CSV or Parquet, by the ending of the name. Numbers are read back exactly."""
     file = Path(path)
     kind = table_kind(file)
     if kind == "parquet":
-        _library("pyarrow", "Parquet files")
+        library("pyarrow", "Parquet files")
         frame.to_parquet(file, index=False)
     elif kind == "csv":
-        frame.to_csv(file, index=False, sep="\t" if file.suffix == ".tsv" else ",")
+        frame.to_csv(file, index=False, sep=_separator(file))
     else:
         raise InvalidInputError(f"A table is written as .csv or .parquet, got {file}.")
 
 
 def table_kind(file: Path) -> str:
+    """The format of a table, by the ending of its name."""
     name = file.name.lower()
     for ending in sorted(KINDS, key=len, reverse=True):
         if name.endswith(ending):
@@ -87,7 +117,7 @@ def table_kind(file: Path) -> str:
 
 
 def require_columns(columns: Iterable[Any], names: Sequence[str], *, where: str) -> None:
-    """Raise unless all names are among the columns of a table; the message has the nearest ones."""
+    """Raise unless all names are columns of a table; the message has similar names."""
     known = [str(column) for column in columns]
     missing = [name for name in names if name not in known]
     if not missing:
@@ -104,35 +134,58 @@ def require_columns(columns: Iterable[Any], names: Sequence[str], *, where: str)
 
 
 def near_matches(name: str, known: Sequence[str]) -> list[str]:
-    """Names that one may have meant: alike but for case, or a few letters off."""
+    """Known names that differ only by case or by a few letters."""
     folded = {other.casefold().strip(): other for other in reversed(known)}
     close = difflib.get_close_matches(name.casefold().strip(), list(folded), n=3, cutoff=0.6)
     return [folded[other] for other in close]
 
 
-def _csv(file: Path) -> pd.DataFrame:
-    separator = "\t" if file.suffix.lower() == ".tsv" else ","
+def _opened(file: Path) -> Any:
     opened: Any = gzip.open if file.name.lower().endswith(".gz") else open
-    with opened(file, "rt", encoding="utf-8-sig", newline="") as text:
+    return opened(file, "rt", encoding="utf-8-sig", newline="")
+
+
+def _separator(file: Path) -> str:
+    return "\t" if file.name.lower().endswith((".tsv", ".tsv.gz")) else ","
+
+
+def _csv(file: Path, text_columns: Sequence[str]) -> pd.DataFrame:
+    separator = _separator(file)
+    with _opened(file) as text:
         header = next(csv.reader(text, delimiter=separator), [])
-    check_names(file, header)  # pandas would rename repeated columns without a word
+    check_names(file, header)  # pandas renames repeated columns without telling
     if len(header) == 1 and ";" in header[0]:
         raise InvalidInputError(
-            f"The columns of {file} must be parted by commas, but its first line has semicolons: "
-            "save it anew with commas."
+            f"The columns of {file} must be separated by commas, but its first line has "
+            "semicolons: save it again with commas."
         )
-    return pd.read_csv(file, sep=separator, encoding="utf-8-sig", low_memory=False)
+    frame = pd.read_csv(file, sep=separator, encoding="utf-8-sig", low_memory=False)
+    kept = [name for name in text_columns if name in frame]
+    if kept:
+        texts = pd.read_csv(
+            file, sep=separator, encoding="utf-8-sig", usecols=kept, dtype=str, na_filter=False
+        )
+        frame[kept] = texts[kept].to_numpy()
+    return frame
+
+
+def _json(file: Path) -> pd.DataFrame:
+    """A list of records, or one record per line."""
+    with _opened(file) as text:
+        if file.name.lower().endswith(".json"):
+            return pd.DataFrame(json.load(text))
+        return pd.DataFrame([json.loads(line) for line in text if line.strip()])
 
 
 def _parquet(file: Path) -> pd.DataFrame:
-    _library("pyarrow", "Parquet files")
+    library("pyarrow", "Parquet files")
     return pd.read_parquet(file, engine="pyarrow")
 
 
 def _arrow(file: Path) -> pd.DataFrame:
-    _library("pyarrow", "Arrow and Feather files")
+    library("pyarrow", "Arrow and Feather files")
     with file.open("rb") as opened:
-        is_stream = opened.read(4) == STREAM  # as Hugging Face's datasets are kept
+        is_stream = opened.read(4) == STREAM  # Hugging Face's datasets are streams
     if is_stream:
         with import_module("pyarrow.ipc").open_stream(file.read_bytes()) as stream:
             return stream.read_all().to_pandas()
@@ -141,28 +194,19 @@ def _arrow(file: Path) -> pd.DataFrame:
 
 
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    "csv": _csv,
+    "json": _json,
     "parquet": _parquet,
     "arrow": _arrow,
 }
 
 
 def _duckdb(file: Path, query: str) -> pd.DataFrame:
-    """The rows of a query that may read this file and nothing else."""
-    duckdb = _library("duckdb", "DuckDB files")
+    """The rows of a query that can read this file and nothing else."""
+    duckdb = library("duckdb", "DuckDB files")
     locked = {"enable_external_access": "false", "autoload_known_extensions": "false"}
     with duckdb.connect(str(file), read_only=True, config=locked) as connection:
         frame: pd.DataFrame = connection.execute(query).df()
     return frame
-
-
-def _library(name: str, purpose: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise InvalidInputError(
-            f"{purpose} need the package {name}: pip install {name}, or give a CSV file."
-        ) from None
 
 
 def _checked(file: Path, frame: pd.DataFrame) -> pd.DataFrame:
@@ -180,16 +224,18 @@ def _is_nested(column: pd.Series[Any]) -> bool:
 
 
 def check_cells(file: Path, rows: int, nested: list[str]) -> None:
-    """Raise where there are no rows, or columns of lists and records."""
+    """Raise if there are no rows, or if columns hold lists or records."""
     if rows == 0:
         raise InvalidInputError(f"{file} must have at least one row below its header, got none.")
     if nested:
         raise InvalidInputError(
-            f"{file} must hold one number or text a cell, but {nested[0]!r} holds lists or records."
+            f"{file} must hold one number or text per cell, but {nested[0]!r} holds lists or "
+            "records."
         )
 
 
 def check_names(file: Path, names: list[str]) -> None:
+    """Raise if there are no column names, or if one is repeated."""
     if not names:
         raise InvalidInputError(f"{file} must start with a line of column names, but it is empty.")
     repeated = [name for name, times in Counter(names).items() if times > 1]
@@ -198,8 +244,3 @@ def check_names(file: Path, names: list[str]) -> None:
             f"Column names must be distinct, but {file} has {repeated[0]!r} "
             f"{names.count(repeated[0])} times: rename one."
         )
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0].rstrip(".") + "."

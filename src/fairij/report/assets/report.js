@@ -1,6 +1,6 @@
 "use strict";
 // The page's own script: draws the charts, lets a reader choose a candidate, sorts and searches.
-// Values from data are only ever set as text.
+// Values from data are set as text only.
 (() => {
   const byId = (id) => document.getElementById(id);
   const read = (id) => JSON.parse(byId(id).textContent);
@@ -15,7 +15,7 @@
 
   function draw(element) {
     const options = { actions: false, renderer: "svg", ast: true, defaultStyle: false };
-    const place = document.createElement("div"); // Vega names what it draws into; the name is ours
+    const place = document.createElement("div"); // Vega names the element it draws into; the outer one keeps our name
     place.setAttribute("aria-hidden", "true");
     element.append(place);
     return vegaEmbed(place, read("spec-" + element.dataset.chart), options);

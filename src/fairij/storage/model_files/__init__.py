@@ -1,4 +1,4 @@
-"""Models from files and back: one line a format in ``FORMATS``, by the name's ending."""
+"""Read and write models. A format is one line in ``FORMATS``, by the ending of the name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMATS: dict[str, Callable[[Path, Opening], ModelFile]] = {
 
 
 def load_model(path: str | os.PathLike[str], opening: Opening | None = None) -> ModelFile:
-    """Open a model file or folder; no code that it carries runs unless the user trusts it."""
+    """Open a model file or folder. Code inside it runs only if the user trusts it."""
     file, opening = Path(path), opening or Opening()
     if file.is_dir():
         if not (file / "config.json").is_file():

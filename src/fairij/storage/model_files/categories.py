@@ -1,4 +1,4 @@
-"""Values of categorical columns that a model's training table never had."""
+"""Values of categorical columns that were not in the training table of a model."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Known:
     """The values of a column that a model knows."""
 
     listed: tuple[Any, ...]
-    takes_others: bool  # as if they were missing; else it fails on them
+    takes_others: bool  # as missing values; else the model fails on them
 
 
 def known_categories(model: Any, frame: pd.DataFrame) -> dict[str, Known]:
-    """The categorical columns that the model keeps a list of, by name."""
+    """The categorical columns whose values the model has stored, by name."""
     if is_lightgbm(model):
         lists = lightgbm_categories(as_booster(model), frame)
         return {name: Known(tuple(values), True) for name, values in lists.items()}
@@ -41,9 +41,9 @@ def known_categories(model: Any, frame: pd.DataFrame) -> dict[str, Known]:
 
 
 def check_categories(model: Any, tables: Iterable[pd.DataFrame], *, where: str) -> None:
-    """Warn of values that the model does not know; raise where it cannot take them.
+    """Warn about values that the model does not know; raise if it cannot take them.
 
-    ``tables`` are the feature columns, whole or one part after the other.
+    ``tables`` are the feature columns, as one table or in parts.
     """
     known: dict[str, Known] | None = None
     present: Counter[str] = Counter()
@@ -59,10 +59,10 @@ def check_categories(model: Any, tables: Iterable[pd.DataFrame], *, where: str) 
             unseen.setdefault(name, Counter()).update(strange.tolist())
     for name, counts in unseen.items():
         if counts and known:
-            _speak(where, name, known[name], counts, present[name])
+            _warn_or_raise(where, name, known[name], counts, present[name])
 
 
-def _speak(where: str, name: str, known: Known, unseen: Counter[Any], present: int) -> None:
+def _warn_or_raise(where: str, name: str, known: Known, unseen: Counter[Any], present: int) -> None:
     shown = ", ".join(repr(value) for value, _ in unseen.most_common(MOST_SHOWN))
     shown += ", ..." if len(unseen) > MOST_SHOWN else ""
     if unseen.total() == present:
@@ -76,16 +76,16 @@ def _speak(where: str, name: str, known: Known, unseen: Counter[Any], present: i
         f"from its training: {shown}."
     )
     if not known.takes_others:
-        raise InvalidInputError(f"{text} It cannot take them: drop those rows, or recode them.")
+        raise InvalidInputError(f"{text} It cannot take them: drop or recode those rows.")
     warnings.warn(
-        f"{text} It takes them as if they were missing.",
+        f"{text} It treats them as missing.",
         FairIJWarning,
         stacklevel=3,
     )
 
 
 def _stored(booster: Any) -> Iterator[tuple[str, Known]]:
-    """What an XGBoost file keeps of its categories (since 3.1)."""
+    """The categories in an XGBoost file (since 3.1)."""
     if hasattr(booster, "get_categories") and find_spec("pyarrow") is not None:
         for name, values in booster.get_categories(export_to_arrow=True).to_arrow():
             if values is not None:
@@ -93,7 +93,7 @@ def _stored(booster: Any) -> Iterator[tuple[str, Known]]:
 
 
 def _encoded(model: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Known]]:
-    """The lists of scikit-learn's fitted encoders inside a model, wherever they are."""
+    """The categories of all scikit-learn encoders inside a model."""
     names = tuple(map(str, getattr(model, "feature_names_in_", names)))
     lists = getattr(model, "categories_", ())
     if len(lists) == len(names):
@@ -103,7 +103,7 @@ def _encoded(model: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Kno
     for part in _parts(model):
         yield from _encoded(part, names)
         if hasattr(part, "transformers_"):
-            names = ()  # what comes out of it are other columns
+            names = ()  # its output has other columns
 
 
 def _parts(model: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""From the feature columns of a table to the rows that a model takes."""
+"""Turn the feature columns of a table into the rows that a model takes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ is_histogram = of_class("sklearn", "BaseHistGradientBoosting")
 
 
 def known_columns(model: Any) -> tuple[str, ...] | None:
-    """The features' names as the model remembers them, in its order."""
+    """The names of the features, in the order of the model; None if it knows none."""
     names: Sequence[Any] | None
     if is_lightgbm(model):
         names = as_booster(model).feature_name()
@@ -33,7 +33,7 @@ def known_columns(model: Any) -> tuple[str, ...] | None:
 
 
 def prepared(model: Any, frame: pd.DataFrame) -> Any:
-    """Rows of a model of any family but those that take text."""
+    """Rows for any model that does not take text."""
     if is_lightgbm(model):
         return _for_lightgbm(as_booster(model), frame)
     if is_xgboost(model):
@@ -58,8 +58,8 @@ def numbers(frame: pd.DataFrame, *, missing: bool) -> pd.DataFrame:
         row = int(np.flatnonzero(empty[name])[0])
         raise InvalidInputError(
             f"This model takes no missing values, but the feature {name!r} has "
-            f"{int(empty[name].sum())}, the first in row {row}: fill them as they were filled in "
-            "training, or drop those rows."
+            f"{int(empty[name].sum())}, the first in row {row}: fill them as in training, or drop "
+            "those rows."
         )
     return result
 
@@ -80,14 +80,14 @@ def _numeric(name: str, column: pd.Series[Any]) -> Any:
                 f": numbers and text are mixed in it ({int(wrong.sum())} cells of "
                 f"{len(column)} are not numbers); correct those cells."
                 if mixed
-                else ": leave it out by naming the features, or encode it as in training."
+                else ": encode it as in training, or name the features without it."
             )
         )
     return as_numbers.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _for_lightgbm(booster: Any, frame: pd.DataFrame) -> pd.DataFrame:
-    """Text and categories coded as in training; values that it did not have are missing."""
+    """Text and categories coded as in training; unknown values become missing."""
     lists = lightgbm_categories(booster, frame)
     plain = [name for name in frame.columns if name not in lists]
     result = frame.copy()
@@ -100,27 +100,27 @@ def _for_lightgbm(booster: Any, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def lightgbm_categories(booster: Any, frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """The values of each categorical column, which the file keeps without the column's name."""
+    """The values of each categorical column. The file has the values, not the names."""
     lists = booster.pandas_categorical or []
     names = _categorical_names(booster, frame, len(lists)) if lists else []
     return dict(zip(names, lists, strict=True))
 
 
 def _categorical_names(booster: Any, frame: pd.DataFrame, wanted: int) -> list[str]:
-    """The columns that were categories: the model's text describes those by lists, not ranges."""
+    """The categorical columns: the model's text describes them by lists, not by ranges."""
     text = booster.model_to_string(num_iteration=1)
     found = re.search(r"^feature_infos=(.*)$", text, re.MULTILINE)
     infos = found.group(1).split(" ") if found else []
-    unused = [i for i, info in enumerate(infos) if info == "none"]  # constant: could be either
+    unused = [i for i, info in enumerate(infos) if info == "none"]  # constant
     sure = [i for i, info in enumerate(infos) if info != "none" and not info.startswith("[")]
     text_like = [i for i in unused if not pd.api.types.is_numeric_dtype(frame.dtypes.iloc[i])]
     for places in (sure, sure + text_like, sure + unused):
         if len(places) == wanted:
             return [str(frame.columns[place]) for place in sorted(places)]
     raise InvalidInputError(
-        f"The LightGBM model was trained with {wanted} categorical columns, but which ones cannot "
-        f"be told from its file; {len(sure)} are certain. Give the features in the order of the "
-        "training table."
+        f"The LightGBM model was trained with {wanted} categorical columns, but its file does not "
+        f"tell which ones; {len(sure)} are certain. Give the features in the order of the training "
+        "table."
     )
 
 
@@ -130,7 +130,7 @@ def _for_xgboost(booster: Any, frame: pd.DataFrame) -> Any:
     plain = [name for name in frame.columns if name not in names]
     if names and booster.feature_names and not _keeps_categories(booster):
         raise InvalidInputError(
-            f"The XGBoost file does not keep the categories of {names[0]!r} (those of versions "
+            f"The XGBoost file does not keep the categories of {names[0]!r} (files of versions "
             "before 3.1 do not), so they cannot be coded as in training: train the model with a "
             "newer version."
         )

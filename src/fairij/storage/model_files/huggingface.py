@@ -1,4 +1,4 @@
-"""A Hugging Face folder: a sequence classifier with its tokenizer, on one column of text."""
+"""A Hugging Face folder: a sequence classifier with its tokenizer, for one column of text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import torch
 from fairij.errors import InvalidInputError
 from fairij.models.text.library import load_transformers
 from fairij.models.text.limits import longest_text
-from fairij.storage.model_files.base import ModelFile, Opening, reading
+from fairij.models.text.padding import with_padding_token
+from fairij.storage.model_files.base import ModelFile, Opening
+from fairij.storage.reading import reading
 
 TOKENIZERS = (
     "tokenizer.json",
@@ -28,7 +30,7 @@ TOKENIZERS = (
 
 
 def folder(path: Path, opening: Opening) -> ModelFile:
-    """Nothing is downloaded and no code of the folder runs; parameters are read as safetensors."""
+    """Open a folder. Nothing is downloaded, no code in it runs, parameters are safetensors."""
     transformers = load_transformers()
     with reading(path, "a Hugging Face folder"), quietly(transformers):
         settings: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -37,11 +39,13 @@ def folder(path: Path, opening: Opening) -> ModelFile:
         model = transformers.AutoModelForSequenceClassification.from_pretrained(
             str(path),
             use_safetensors=None if opening.trust_pickle else True,
-            dtype=torch.float32,  # edits are made, and saved, in full precision
+            dtype=torch.float32,  # edits are computed and saved in full precision
             **settings,
         ).eval()
 
-    _settle_padding(tokenizer, model)
+    tokenizer = with_padding_token(tokenizer)
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id
 
     def save(edited: Any, target: Path) -> None:
         with quietly(transformers):
@@ -63,7 +67,7 @@ def folder(path: Path, opening: Opening) -> ModelFile:
 
 @contextmanager
 def quietly(transformers: Any) -> Iterator[None]:
-    """Without the library's own bars, which it draws also where there is no terminal."""
+    """Switch off the library's progress bars, which it draws even without a terminal."""
     logging = transformers.utils.logging
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
@@ -81,7 +85,7 @@ def _tokens(tokenizer: Any, model: Any, frame: pd.DataFrame) -> dict[str, Any]:
         row = int(np.flatnonzero(wrong)[0])
         raise InvalidInputError(
             f"The column {frame.columns[0]!r} must hold text, but row {row} holds "
-            f"{str(text.iloc[row])!r}: drop such rows, or name another column by --text."
+            f"{str(text.iloc[row])!r}: drop such rows, or name another column with --text."
         )
     longest = longest_text(model, tokenizer)
     tokens = dict(
@@ -89,30 +93,15 @@ def _tokens(tokenizer: Any, model: Any, frame: pd.DataFrame) -> dict[str, Any]:
             text.tolist(), padding=True, truncation=True, max_length=longest, return_tensors="pt"
         )
     )
+    # some models find the end of a text by their own padding token, not the tokenizer's
     tokens["input_ids"][tokens["attention_mask"] == 0] = model.config.pad_token_id
     return tokens
 
 
 def _check_tokenizer(path: Path) -> None:
-    """Raise where there is none: the library would make an empty one, and every word unknown."""
+    """Raise if there is none: the library would make an empty one that knows no word."""
     if not any((path / name).exists() for name in TOKENIZERS):
         raise InvalidInputError(
-            f"{path} must hold the model's tokenizer beside the model, but has none of "
+            f"{path} must hold the model's tokenizer too, but has none of "
             f"{', '.join(TOKENIZERS)}: save it there, as in `tokenizer.save_pretrained(folder)`."
         )
-
-
-def _settle_padding(tokenizer: Any, model: Any) -> None:
-    """A token to pad rows with, which a batch needs: the one that ends a text if there is none.
-
-    Some models find the end of a text by it, so that where the two differ the model's counts.
-    """
-    if tokenizer.pad_token_id is None:
-        if tokenizer.eos_token_id is None:
-            raise InvalidInputError(
-                "The tokenizer must have a token to pad with, or one to end texts, but has "
-                "neither: set `tokenizer.pad_token` and save it again."
-            )
-        tokenizer.pad_token = tokenizer.eos_token
-    if model.config.pad_token_id is None:
-        model.config.pad_token_id = tokenizer.pad_token_id

@@ -1,7 +1,7 @@
-"""Checks of a LightGBM text file before LightGBM reads it.
+"""Check a LightGBM text file before LightGBM reads it.
 
-LightGBM trusts what the file says of itself: sizes and indices that are wrong make it read outside
-its memory, and end the process. So every size and index is checked here first.
+LightGBM trusts the sizes and indices in a file. Wrong ones make it read outside its memory and
+crash the process. So every size and index is checked here first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from fairij.errors import InvalidInputError
 
-# of a tree with L leaves: how many numbers each line must have, as L minus this
+# a line of a tree with L leaves must have L minus this many numbers
 LENGTHS = {
     "leaf_value": 0,
     "leaf_weight": 0,
@@ -38,7 +38,7 @@ def check_lightgbm_text(path: Path) -> None:
     try:
         if not content.lstrip().startswith(b"tree"):
             raise ValueError("such a file starts with the word 'tree'")
-        if "\0" in content.decode("utf-8"):  # LightGBM would read on there for ever
+        if "\0" in content.decode("utf-8"):  # LightGBM would never stop reading
             raise ValueError("it holds bytes that are no text")
         head, *blocks = _blocks(content)
         features = int(_fields(head)["max_feature_idx"]) + 1
@@ -51,7 +51,7 @@ def check_lightgbm_text(path: Path) -> None:
 
 
 def _blocks(content: bytes) -> list[str]:
-    """The header, and one text a tree, cut where the header says that they end."""
+    """The header, and one text per tree, cut at the sizes in the header."""
     found = re.search(rb"^tree_sizes=([\d ]*)\r?$", content, re.MULTILINE)
     start = content.find(b"\nTree=") + 1
     if found is None or start == 0:
@@ -71,7 +71,7 @@ def _blocks(content: bytes) -> list[str]:
 
 
 def _check_parameters(rest: str) -> None:
-    """The training's parameters, one ``[name: value]`` a line, where the file has them."""
+    """Check the parameters of the training, ``[name: value]`` on each line, if there are any."""
     _, begun, after = rest.partition("\nparameters:")
     lines, ended, _ = after.partition("\nend of parameters")
     if begun and not ended:
@@ -84,7 +84,7 @@ def _check_parameters(rest: str) -> None:
 def _check_tree(number: int, fields: dict[str, str], features: int) -> None:
     for name, value in fields.items():
         for word in value.split():
-            if not WORD.fullmatch(word):  # LightGBM would end the process
+            if not WORD.fullmatch(word):  # LightGBM would crash
                 raise ValueError(f"the {name} of tree {number} holds {word[:20]!r}, not a number")
     leaves, categories = int(fields["num_leaves"]), int(fields.get("num_cat", "0"))
     for name, fewer in LENGTHS.items():
@@ -101,7 +101,7 @@ def _check_tree(number: int, fields: dict[str, str], features: int) -> None:
     children = np.concatenate([_whole(fields["left_child"]), _whole(fields["right_child"])])
     if leaves < 1 or splits.min() < 0 or splits.max() >= features:
         raise ValueError(f"tree {number} splits on a feature that the model does not have")
-    # every node but the first, and every leaf (as -1 - leaf), is the child of exactly one node
+    # every node except the first, and every leaf (as -1 - leaf), is the child of one node
     if sorted(children.tolist()) != [*range(-leaves, 0), *range(1, leaves - 1)]:
         raise ValueError(f"the branches of tree {number} do not make a tree")
     if categories:
@@ -133,6 +133,6 @@ def _fields(block: str) -> dict[str, str]:
 
 def _broken(path: Path, reason: str) -> InvalidInputError:
     return InvalidInputError(
-        f"{path} cannot be read as a LightGBM text model: {reason}. Write it by "
+        f"{path} cannot be read as a LightGBM text model: {reason}. Write it with "
         "`booster.save_model('model.txt')`."
     )

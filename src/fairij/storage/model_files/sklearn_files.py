@@ -1,4 +1,4 @@
-"""scikit-learn models: skops files; pickle and joblib files where the user trusts them."""
+"""scikit-learn models: skops files, and pickle or joblib files if the user trusts them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from fairij.errors import InvalidInputError
-from fairij.storage.model_files.base import ModelFile, Opening, library, needs_trust, reading
+from fairij.storage.model_files.base import ModelFile, Opening, needs_trust
 from fairij.storage.model_files.columns import known_columns, prepared
+from fairij.storage.reading import library, reading
 
 
 def skops_file(path: Path, opening: Opening) -> ModelFile:
-    """Only types that skops knows to be safe are made, and those that the user names."""
+    """Open a skops file. It may hold types that skops knows as safe or that the user trusts."""
     skops = library("skops.io", "skops files")
     with reading(path, "a skops file"):
         unknown = sorted(
@@ -22,7 +23,7 @@ def skops_file(path: Path, opening: Opening) -> ModelFile:
         if unknown:
             raise InvalidInputError(
                 f"{path} holds {len(unknown)} type(s) that are not known to be safe: "
-                f"{', '.join(unknown)}. If you know the file and them, trust each by name: "
+                f"{', '.join(unknown)}. If you know the file and the types, trust each by name: "
                 + " ".join(f"--trust {name}" for name in unknown)
             )
         model = skops.load(str(path), trusted=list(opening.trusted_types))

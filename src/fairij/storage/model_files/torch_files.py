@@ -1,4 +1,4 @@
-"""torch: a file of parameters with the class's import path, or an exported program."""
+"""torch: a file of parameters with the import path of the class, or an exported program."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from fairij.errors import InvalidInputError
-from fairij.storage.model_files.base import ModelFile, Opening, needs_trust, reading
+from fairij.storage.model_files.base import ModelFile, Opening, needs_trust
 from fairij.storage.model_files.columns import prepared
+from fairij.storage.reading import reading
 
 
 def state_file(path: Path, opening: Opening) -> ModelFile:
@@ -27,9 +28,9 @@ def state_file(path: Path, opening: Opening) -> ModelFile:
         return _file("torch module (pickle)", state, path.suffix, torch.save)
     if opening.model_class is None:
         raise InvalidInputError(
-            f"{path} holds parameters only: name the class that they belong to, as in "
-            "--model-class package.module:Net (or net.py:Net), and what its constructor takes, as "
-            """in --model-args '{"inputs": 4}'."""
+            f"{path} holds parameters only: name their class, as in --model-class "
+            "package.module:Net (or net.py:Net), and the arguments of its constructor, as in "
+            """--model-args '{"inputs": 4}'."""
         )
     module = _construct(opening)
     try:
@@ -44,7 +45,7 @@ def state_file(path: Path, opening: Opening) -> ModelFile:
 
 
 def exported_program(path: Path, opening: Opening) -> ModelFile:
-    """A program of `torch.export`; its reader may evaluate text and pickles of the file."""
+    """A program of `torch.export`. Its reader may run code from the file."""
     if not opening.trust_pickle:
         raise needs_trust(path, "an exported torch program")
     with reading(path, "an exported torch program"):
@@ -54,7 +55,7 @@ def exported_program(path: Path, opening: Opening) -> ModelFile:
 
 
 class Program(nn.Module):
-    """An exported program as a module: it can be copied, and `eval` is what it is already."""
+    """An exported program as a module that can be copied. It is always in evaluation mode."""
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
         super().__init__()
@@ -105,9 +106,9 @@ def _state(path: Path, opening: Opening) -> Any:
 
 
 def _check_sums(path: Path) -> None:
-    """Raise where a part of the archive is not what was saved: torch passes its checksums over."""
+    """Raise if a part of the archive has changed: torch ignores the checksums."""
     if not zipfile.is_zipfile(path):
-        return  # as older versions of torch wrote it
+        return  # older versions of torch wrote other files
     with zipfile.ZipFile(path) as archive:
         damaged = archive.testzip()
     if damaged is not None:
@@ -127,7 +128,7 @@ def _construct(opening: Opening) -> nn.Module:
     except (ImportError, AttributeError, OSError, SyntaxError) as error:
         raise InvalidInputError(f"--model-class {made_by} cannot be imported: {error}.") from None
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
-        said = next(iter(str(error).splitlines()), type(error).__name__)  # torch adds its frames
+        said = next(iter(str(error).splitlines()), type(error).__name__)  # the first line
         raise InvalidInputError(
             f"--model-class {made_by} cannot be made with {dict(opening.model_args)}: {said}. "
             "Give the constructor's arguments by --model-args."
@@ -140,7 +141,7 @@ def _construct(opening: Opening) -> nn.Module:
 
 
 def _imported(place: str) -> Any:
-    """A module by its import path: an installed one, or else one in the working folder."""
+    """Import a module: an installed one, or else one in the working folder."""
     here = str(Path.cwd())
     known = here in sys.path
     sys.path += [] if known else [here]
@@ -152,7 +153,7 @@ def _imported(place: str) -> Any:
 
 
 def _source(file: Path) -> Any:
-    """A Python file as a module of its own name, which pickling and copying can find again."""
+    """Import a Python file under its own name, so that pickling and copying find it."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None or not file.is_file():
         raise ImportError(f"there is no file {file}")
@@ -171,7 +172,7 @@ def _save_state(module: nn.Module, target: Path) -> None:
 
 
 def _save_program(module: Program, target: Path) -> None:
-    """The program with the module's parameters in it; the program itself is left as it was."""
+    """Save the program with the parameters of the module; the program itself is not changed."""
     program = module.program
     state, values = program.state_dict, dict(module.graph.named_parameters())
     kept = {name: state[name] for name in values}

@@ -1,4 +1,4 @@
-"""LightGBM's text files, XGBoost's JSON and UBJ files."""
+"""Text files of LightGBM, JSON and UBJ files of XGBoost."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairij.storage.model_files.base import ModelFile, Opening, library, reading
+from fairij.storage.model_files.base import ModelFile, Opening
 from fairij.storage.model_files.columns import known_columns, prepared
 from fairij.storage.model_files.lightgbm_text import check_lightgbm_text
 from fairij.storage.model_files.xgboost_content import check_xgboost
+from fairij.storage.reading import library, reading
 
 
 def lightgbm_text(path: Path, opening: Opening) -> ModelFile:

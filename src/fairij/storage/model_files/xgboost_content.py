@@ -1,7 +1,7 @@
-"""What an XGBoost file holds, read and checked here before XGBoost reads it.
+"""Check an XGBoost file before XGBoost reads it.
 
-XGBoost trusts what the file says of itself: lengths and indices that are wrong make it read outside
-its memory, and end the process. So every length and index is checked here first.
+XGBoost trusts the lengths and indices in a file. Wrong ones make it read outside its memory and
+crash the process. So every length and index is checked here first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 # markers of Universal Binary JSON: numbers (big-endian), and values without content
 NUMBERS = {"i": ">i1", "U": ">u1", "I": ">i2", "l": ">i4", "L": ">i8", "d": ">f4", "D": ">f8"}
 CONSTANTS = {"Z": None, "T": True, "F": False}
-# of a tree: the lines with one entry a node
+# the lines of a tree that have one entry per node
 BY_NODE = (
     "left_children",
     "right_children",
@@ -43,7 +43,7 @@ def check_xgboost(path: Path) -> None:
 
 
 class Ubj:
-    """A reader of Universal Binary JSON that never goes beyond the content's end."""
+    """A reader of Universal Binary JSON that never reads past the end of the content."""
 
     def __init__(self, content: bytes) -> None:
         self._content, self._at = content, 0
@@ -96,7 +96,7 @@ class Ubj:
         return self._bytes(self._length()).decode("utf-8")
 
     def _length(self) -> int:
-        """A length, which XGBoost writes and reads as eight bytes."""
+        """A length. XGBoost writes it in eight bytes."""
         if not self._ends("L"):
             raise ValueError(f"byte {self._at} must begin a length")
         (length,) = struct.unpack(">q", self._bytes(8))
@@ -113,7 +113,7 @@ class Ubj:
         return self._content[self._at : self._at + 1].decode("latin-1")
 
     def _ends(self, marker: str) -> bool:
-        """Whether this marker is next; if so it is passed."""
+        """Whether this marker is next; if so, skip it."""
         found = self._peek() == marker
         self._at += found
         return found
@@ -150,18 +150,18 @@ def _outputs(parameters: Any) -> int:
 
 
 def _check_rounds(model: Any, trees: int, outputs: int) -> None:
-    """Each tree adds to an output that is there, and the rounds part the trees in order."""
+    """Check that each tree adds to an existing output, and that the rounds divide the trees."""
     info = _whole(model["tree_info"])
     if ((info < 0) | (info >= max(outputs, 1))).any():
         raise ValueError("a tree adds to an output that the model does not have")
     if "iteration_indptr" in model:
         rounds = _whole(model["iteration_indptr"])
         if rounds[0] != 0 or rounds[-1] != trees or (np.diff(rounds) < 0).any():
-            raise ValueError("its rounds do not part its trees")
+            raise ValueError("its rounds do not divide its trees")
 
 
 def _check_encoded(cats: Any, features: int) -> None:
-    """The lists of category names: their ends lie inside them."""
+    """Check the lists of category names."""
     lists = cats.get("enc", [])
     for names in lists:
         if "offsets" in names:
@@ -183,7 +183,7 @@ def _check_ends(ends: Any, length: int) -> None:
 def _check_tree(number: int, tree: Any, features: int) -> None:
     if int(tree["tree_param"].get("size_leaf_vector", 1)) > 1:
         raise ValueError(
-            "its trees have several values a leaf; train it with multi_strategy="
+            "its trees have several values per leaf; train it with multi_strategy="
             "'one_output_per_tree'"
         )
     nodes = int(tree["tree_param"]["num_nodes"])
@@ -201,7 +201,7 @@ def _check_tree(number: int, tree: Any, features: int) -> None:
 
 
 def _is_tree(tree: Any, nodes: int, inner: Any) -> bool:
-    """Branches lead to nodes that are there, and back: predicting trusts them blindly."""
+    """Whether branches lead to existing nodes, and back. Predicting does not check this."""
     left, right, parents = (_whole(tree[name]) for name in BY_NODE[:3])
     children = np.concatenate([left[inner], right[inner]])
     if nodes < 1 or ((right != -1) != inner).any():

@@ -11,7 +11,7 @@ import torch
 
 from biased import fair, problem
 from fairij import Edit
-from fairij.data.sources import ArrowSource
+from fairij.data.arrow_source import ArrowSource
 from fairij.errors import CorruptEditError, InvalidInputError
 from fairij.storage.checksummed import read_sealed, write_sealed
 

@@ -57,7 +57,7 @@ def test_arrow_streams_are_read_too(tmp_path: Path) -> None:
     ("content", "cure"),
     [
         ("größe,sex\n1,f\n".encode("latin-1"), "Save it as UTF-8"),
-        (b"income;sex\n1,5;f\n", "save it anew with commas"),
+        (b"income;sex\n1,5;f\n", "save it again with commas"),
     ],
 )
 def test_what_spreadsheets_write_is_told_with_its_cure(

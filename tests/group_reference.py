@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
+
+from fairij.fairness import GAPS
 
 fixed = settings(derandomize=True, deadline=None, max_examples=25)
 
@@ -48,6 +50,14 @@ def labelled_rows(draw: st.DrawFn, classes: Sequence[Any] = (0, 1)) -> Rows:
     )
 
 
+def gradient(
+    constraint: Any, z: Any, y: Any, groups: Any, loss: Any, temperature: float
+) -> tuple[float, Any]:
+    """The surrogate as a whole and its gradient ``dM/dz``, also if it has parts."""
+    whole = replace(constraint, parts=None)
+    return whole.part_gradients(z, y, groups, loss, temperature)[0]
+
+
 Condition = Callable[[Any, Any], bool]  # of a row's true and predicted label
 
 
@@ -66,6 +76,8 @@ RATES: dict[str, Callable[[Any], tuple[Condition, Condition]]] = {
     "selection_rate": lambda c: (lambda t, p: p == c, lambda t, p: True),
     "true_positive_rate": lambda c: (lambda t, p: p == c, lambda t, p: t == c),
     "false_positive_rate": lambda c: (lambda t, p: p == c, lambda t, p: t != c),
+    "false_negative_rate": lambda c: (lambda t, p: p != c, lambda t, p: t == c),
+    "accuracy": lambda c: (lambda t, p: t == p, lambda t, p: True),
 }
 
 
@@ -88,20 +100,15 @@ def spreads(rows: Rows, name: str, classes: Sequence[Any], *, method: str, ratio
     return found
 
 
-METRICS = {
-    "demographic_parity": ["selection_rate"],
-    "equalized_odds": ["true_positive_rate", "false_positive_rate"],
-    "equal_opportunity": ["true_positive_rate"],
-}
-
-
 def metric(rows: Rows, name: str, classes: Sequence[Any], *, method: str, agg: str) -> float:
-    """``name`` is a metric of fairlearn's, such as ``equalized_odds_ratio``."""
-    ratio = name.endswith("ratio")
+    """``name`` is a generated metric, such as ``equalized_odds_ratio``."""
+    ratio, family = name.endswith("ratio"), GAPS[name.rpartition("_")[0]]
     parts = [
         part
-        for of in METRICS[name.rpartition("_")[0]]
-        for part in spreads(rows, of, classes, method=method, ratio=ratio)
+        for of in family.rates
+        for part in spreads(
+            rows, of.name, classes if of.has_classes else classes[:1], method=method, ratio=ratio
+        )
         if not np.isnan(part)
     ]
     if not parts:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
 
-from fairij.fairness import audit
-from fairij.fairness.audit import audit_regression
+from fairij.fairness import audit, audit_regression
 from fairij.fairness.intervals import wilson
 
 

@@ -1,15 +1,16 @@
-"""What may be asked for: each constraint pairs a smooth surrogate with the metric it stands for.
+"""Constraints: what may be asked for. Each pairs a smooth gap with the hard metric it stands for.
 
-A new constraint is one line in ``CONSTRAINTS``. A user's own is a function of
-``(outputs, y, groups)`` that returns a differentiable scalar: see `Constraint.custom`.
+``CONSTRAINTS`` follows from the table in `fairij.fairness.gaps`: a new constraint is one line
+there. Your own is a `Gap` of other rates, a `Constraint`, or a function of ``(outputs, y, groups)``
+that returns a differentiable scalar.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,59 +18,103 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.errors import InvalidInputError
-from fairij.fairness import counts, surrogates
+from fairij.fairness.gaps import GAPS, Gap
 from fairij.fairness.groups import Groups
-from fairij.fairness.metrics import group_means
-from fairij.method.losses import Loss
+from fairij.fairness.rates import Rate
+from fairij.fairness.surrogates import smooth_gap, smooth_parts
 
 Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
+class ScoringLoss(Protocol):
+    """What a constraint needs of a loss; `fairij.models.losses` has them."""
+
+    @property
+    def is_classification(self) -> bool: ...
+
+    def scores(self, z: Tensor, temperature: float = 1.0) -> Tensor:
+        """Probabilities ``(N,)`` or ``(N, C)``; in regression the prediction."""
+        ...
+
+    def predict(self, z: Tensor) -> Tensor:
+        """Class numbers, or in regression the prediction."""
+        ...
+
+
 @dataclass(frozen=True)
 class Constraint:
-    """A fairness gap in two forms: ``surrogate`` has the gradient, ``metric`` has the last word."""
+    """A fairness gap in two forms: ``surrogate`` has a gradient, ``metric`` makes the choice.
+
+    Parameters
+    ----------
+    name : str
+        The name in results.
+    surrogate : callable
+        A function of ``(scores, y, groups)``, all tensors, that returns a differentiable scalar.
+        ``groups`` are whole numbers.
+    metric : callable or None
+        In classification a function of the counts ``(..., G, C, C)`` by group, label and
+        prediction. In regression a function of ``(predictions, y, groups)``. None: the surrogate.
+    is_classification : bool, default=True
+        Whether it is for classes or for regression.
+    rates : tuple of Rate, default=()
+        The rates that are compared, so that groups are checked for enough rows of each label.
+        Without them, only the sizes of the groups are checked.
+    takes_outputs : bool, default=False
+        Whether the surrogate takes the model's outputs in place of scores.
+    pairwise : bool, default=False
+        Whether the gap is zero for all groups if and only if it is zero for every pair. Then an
+        edit brings several groups together at once.
+    parts : callable, default=None
+        A function like ``surrogate`` that returns several gaps, ``(P,)``, which sum to it. An edit
+        then closes all of them together.
+    """
 
     name: str
     surrogate: Surrogate
-    metric: Callable[..., NDArray[np.float64]] | None  # of counts, or of (values, y, groups)
+    metric: Callable[..., NDArray[np.float64]] | None
     is_classification: bool = True
-    needs_truth: bool = False  # the metric conditions on the true label
-    every_label: bool = field(default=False, kw_only=True)  # on each of them, not the positive one
+    rates: tuple[Rate, ...] = field(default=(), kw_only=True)
     takes_outputs: bool = field(default=False, kw_only=True)
-    # a gap between groups, that of all of them where each pair's is closed
     pairwise: bool = field(default=False, kw_only=True)
-    # the gaps (P,) whose sum is the surrogate, where all are to be closed at once
     parts: Surrogate | None = field(default=None, kw_only=True)
 
     @classmethod
+    def of(cls, gap: Gap) -> Constraint:
+        """The constraint that makes a gap small."""
+        return cls(
+            gap.name,
+            partial(smooth_gap, gap),
+            gap.metric,
+            gap.is_classification,
+            rates=gap.rates,
+            pairwise=True,
+            parts=partial(smooth_parts, gap) if gap.balanced else None,
+        )
+
+    @classmethod
     def custom(cls, function: Surrogate, name: str | None = None) -> Constraint:
-        """Wrap a function of (outputs, y, groups); it is its own metric."""
+        """Wrap a function of (outputs, y, groups). It is its own metric."""
         label = name or str(getattr(function, "__name__", "custom"))
         return cls(label, function, None, takes_outputs=True)
 
-    def is_counted(self, loss: Loss) -> bool:
-        """Whether the gap is one of confusion counts, so that labels alone settle it."""
+    def is_counted(self, loss: ScoringLoss) -> bool:
+        """Whether the gap follows from confusion counts, so that predicted labels suffice."""
         return loss.is_classification and self.metric is not None
-
-    def gradient(
-        self, z: Tensor, y: Tensor, groups: Groups, loss: Loss, temperature: float
-    ) -> tuple[float, Tensor]:
-        """``M`` and ``dM/dz`` on the validation outputs."""
-        return self._differentiate(self.surrogate, z, y, groups, loss, temperature)
 
     def part_gradients(
         self,
         z: Tensor,
         y: Tensor,
         groups: Groups,
-        loss: Loss,
+        loss: ScoringLoss,
         temperature: float,
         *,
         hard: bool = False,
     ) -> list[tuple[float, Tensor]]:
-        """Each part of ``M`` with its gradient; the whole alone where it has no parts.
+        """Each part of the gap with its gradient ``dM/dz``; one entry if it has no parts.
 
-        ``hard`` values are those of thresholded predictions; their gradients are the soft ones.
+        With ``hard`` the values are of thresholded predictions, the gradients of soft scores.
         """
         parts, data = self.parts, (z, y, groups, loss, temperature)
         if parts is None:
@@ -82,12 +127,13 @@ class Constraint:
         ]
 
     def group_gradients(
-        self, z: Tensor, y: Tensor, groups: Groups, loss: Loss, temperature: float
+        self, z: Tensor, y: Tensor, groups: Groups, loss: ScoringLoss, temperature: float
     ) -> list[tuple[float, Tensor]]:
-        """As `part_gradients`; of several groups, those of the largest with each of the others.
+        """As `part_gradients`; with several groups, of the largest group with each other one.
 
-        A gap between the highest and the lowest group speaks of those two alone, and another pair
-        takes their place as soon as they are closer: where all of these are closed, every pair is.
+        The gap between the highest and the lowest group involves only these two, and as soon as
+        they are closer another pair takes their place. Closing each group's gap to the largest
+        group closes all gaps.
         """
         if len(groups.names) <= 2 or not self.pairwise:
             return self.part_gradients(z, y, groups, loss, temperature)
@@ -103,13 +149,27 @@ class Constraint:
                 found.append((gap, gradient))
         return found
 
+    def gap(
+        self, z: Tensor, y: Tensor, groups: Groups, table: NDArray[np.float64] | None
+    ) -> NDArray[np.float64]:
+        """The gap of hard predictions, one value for each leading entry of ``z (K, N, ...)``.
+
+        ``table`` holds their confusion counts, ``(K, G, C, C)``, in classification.
+        """
+        if self.metric is None:
+            codes = torch.as_tensor(groups.codes, device=z.device)
+            return np.array([float(self._check(self.surrogate(row, y, codes))) for row in z])
+        if table is None:
+            return self.metric(_double(z), _double(y), groups)
+        return self.metric(table)
+
     def _differentiate(
         self,
         function: Surrogate,
         z: Tensor,
         y: Tensor,
         groups: Groups,
-        loss: Loss,
+        loss: ScoringLoss,
         temperature: float,
         *,
         hard: bool = False,
@@ -130,20 +190,6 @@ class Constraint:
             (gradient,) = torch.autograd.grad(value, z)
         return float(value.detach()), gradient
 
-    def gap(
-        self, z: Tensor, y: Tensor, groups: Groups, table: NDArray[np.float64] | None
-    ) -> NDArray[np.float64]:
-        """The gap of hard predictions, one value for each leading entry of ``z (K, N, ...)``.
-
-        ``table`` holds their confusion counts, ``(K, G, C, C)``, in classification.
-        """
-        if self.metric is None:
-            codes = torch.as_tensor(groups.codes, device=z.device)
-            return np.array([float(self._check(self.surrogate(row, y, codes))) for row in z])
-        if table is None:
-            return self.metric(_double(z), _double(y), groups)
-        return self.metric(table)
-
     def _check(self, value: Any) -> Tensor:
         if not isinstance(value, Tensor) or value.ndim != 0:
             shape = tuple(value.shape) if hasattr(value, "shape") else "none"
@@ -154,21 +200,8 @@ class Constraint:
         return value
 
 
-def _mean_prediction(
-    z: NDArray[np.float64], y: NDArray[np.float64], groups: Groups
-) -> NDArray[np.float64]:
-    means = group_means(z, groups)
-    return np.asarray(np.nanmax(means, -1) - np.nanmin(means, -1))
-
-
-def _mean_error(
-    z: NDArray[np.float64], y: NDArray[np.float64], groups: Groups
-) -> NDArray[np.float64]:
-    return _mean_prediction(z - y, y, groups)
-
-
 def _thresholded(scores: Tensor, predicted: Tensor) -> Tensor:
-    """Predicted classes in the form of scores: 0 or 1, one column a class of several."""
+    """Predicted classes in the form of scores: 0 or 1, with one column per class if several."""
     if scores.ndim == 1:
         return predicted.to(scores)
     return torch.nn.functional.one_hot(predicted, scores.shape[1]).to(scores)
@@ -178,55 +211,15 @@ def _double(values: Tensor) -> NDArray[np.float64]:
     return np.asarray(values.detach().cpu().numpy(), dtype=np.float64)
 
 
-def _odds(name: str, agg: counts.Aggregate) -> Constraint:
-    return Constraint(
-        name,
-        partial(surrogates.equalized_odds, agg=agg),
-        partial(counts.equalized_odds, agg=agg),
-        needs_truth=True,
-        every_label=True,
-    )
+CONSTRAINTS: dict[str, Constraint] = {name: Constraint.of(gap) for name, gap in GAPS.items()}
 
 
-CONSTRAINTS: dict[str, Constraint] = {
-    constraint.name: replace(constraint, pairwise=True)
-    for constraint in (
-        Constraint("demographic_parity", surrogates.demographic_parity, counts.demographic_parity),
-        Constraint(
-            "demographic_parity_sum",
-            partial(surrogates.demographic_parity, agg="sum"),
-            partial(counts.demographic_parity, agg="sum"),
-        ),
-        Constraint(  # of several classes: closes the gap of each
-            "demographic_parity_balanced",
-            partial(surrogates.demographic_parity, agg="sum"),
-            partial(counts.demographic_parity, agg="sum"),
-            parts=surrogates.demographic_parity_parts,
-        ),
-        _odds("equalized_odds", "sum"),
-        replace(
-            _odds("equalized_odds", "sum"),
-            name="equalized_odds_balanced",
-            parts=surrogates.equalized_odds_parts,
-        ),
-        _odds("equalized_odds_worst_case", "worst_case"),
-        _odds("equalized_odds_mean", "mean"),
-        Constraint(
-            "equal_opportunity",
-            surrogates.equal_opportunity,
-            counts.equal_opportunity,
-            needs_truth=True,
-        ),
-        Constraint("mean_prediction", surrogates.mean_prediction, _mean_prediction, False),
-        Constraint("mean_error", surrogates.mean_error, _mean_error, False),
-    )
-}
-
-
-def get_constraint(constraint: str | Constraint | Surrogate | Any) -> Constraint:
-    """Look a constraint up by name, or wrap a user's function."""
+def get_constraint(constraint: str | Constraint | Gap | Surrogate | Any) -> Constraint:
+    """Look a constraint up by name, or make one of a gap or a function."""
     if isinstance(constraint, Constraint):
         return constraint
+    if isinstance(constraint, Gap):
+        return Constraint.of(constraint)
     if callable(constraint):
         return Constraint.custom(constraint)
     if not isinstance(constraint, str) or constraint not in CONSTRAINTS:

@@ -1,4 +1,4 @@
-"""Intervals for each group's own rates: Wilson's for proportions, the normal one for means."""
+"""Intervals for the rates of each group: Wilson's for shares, the normal one for means."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from fairij.fairness import counts as tables
+from fairij.fairness.gaps import group_means
 from fairij.fairness.groups import Groups
-from fairij.fairness.metrics import group_means
+from fairij.fairness.rates import shown_rates
 
 Array = NDArray[np.float64]
 
 
 def wilson(rate: Array, size: Array, confidence: float) -> tuple[Array, Array]:
-    """Wilson's interval for a proportion of ``size`` rows; 0 to 1 where there are none.
+    """Wilson's interval for a share of ``size`` rows; 0 to 1 without rows.
 
-    Unlike a bootstrap it does not collapse to a point where all or none were selected.
+    Unlike a bootstrap interval it does not shrink to a point if all or none were selected.
     """
     z = float(norm.ppf((1 + confidence) / 2))
     whole = size + z**2
@@ -27,28 +28,22 @@ def wilson(rate: Array, size: Array, confidence: float) -> tuple[Array, Array]:
 
 
 def rate_intervals(
-    rates: pd.DataFrame, table: Array, squares: Array, confidence: float
+    names: list[str], groups: pd.Index, table: Array, squares: Array, confidence: float
 ) -> pd.DataFrame:
-    """``value, low, high`` of every rate in a `rates_frame`, by (group, rate).
+    """``value, low, high`` of every rate that audits list, by (group, rate).
 
-    ``squares`` is the table of squared weights; ``whole^2 / squares`` (Kish) is then the number of
-    rows that a weighted rate is worth. Without weights it is the table itself.
+    ``names`` has one name per rate and class. ``squares`` is the table of squared weights: by
+    Kish's formula a weighted rate is worth ``whole^2 / squares`` rows. Without weights ``squares``
+    is the table itself.
     """
-    sizes = {
-        kind: tables.ratio_of(weight**2, square, empty=0)
-        for (kind, weight), square in zip(
-            _wholes(table).items(), _wholes(squares).values(), strict=True
-        )
-    }
-    places: dict[str, int] = {}
     parts = []
-    for name in rates.columns.drop("count"):
-        kind = str(name).split("[")[0]
-        place = places[kind] = places.get(kind, -1) + 1
-        value = rates[name].to_numpy(np.float64)
-        low, high = wilson(value, sizes[kind][:, place], confidence)
-        parts.append(pd.DataFrame({"value": value, "low": low, "high": high}, rates.index))
-    return _by_group_and_rate(parts, list(rates.columns.drop("count")), rates.index)
+    for rate, values in shown_rates(table):  # (G, K)
+        size = tables.ratio_of(rate.rows(table) ** 2, rate.rows(squares), empty=0)
+        ends = (values, *wilson(values, size, confidence))
+        for columns in zip(*(end.T for end in ends), strict=True):
+            named = dict(zip(("value", "low", "high"), columns, strict=True))
+            parts.append(pd.DataFrame(named, groups))
+    return _by_group_and_rate(parts, names, groups)
 
 
 def mean_intervals(
@@ -66,19 +61,6 @@ def mean_intervals(
             pd.DataFrame({"value": mean, "low": mean - half, "high": mean + half}, by_group.index)
         )
     return _by_group_and_rate(parts, list(values), by_group.index)
-
-
-def _wholes(table: Array) -> dict[str, Array]:
-    """The rows that each rate is taken over, ``(G, columns)``."""
-    total = table.sum((-2, -1))[:, None]
-    truth = table.sum(-1)  # (G, C)
-    of_interest = tables.of_interest(truth)
-    return {
-        "accuracy": total,
-        "selection_rate": np.broadcast_to(total, of_interest.shape),
-        "true_positive_rate": of_interest,
-        "false_positive_rate": tables.of_interest(total - truth),
-    }
 
 
 def _by_group_and_rate(

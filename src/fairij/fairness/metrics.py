@@ -1,17 +1,22 @@
 """Group metrics of predictions, with fairlearn's names and signatures.
 
-``f(y_true, y_pred, *, sensitive_features, sample_weight=None)``. Any number of groups; several
-sensitive columns mean their intersection; with more than two classes each class is taken against
-the rest. Of two labels the larger is the positive one, as in scikit-learn's ``classes_[1]`` (of
-labels other than 0, 1 and -1, 1 fairlearn refuses some and takes 1 in others).
-All but the regression forms are functions of one table (`fairij.fairness.counts`), which also says
-what becomes of empty groups and of rates over no rows: what fairlearn makes of them.
+For each family of gaps in `fairij.fairness.gaps` there are generated functions such as
+``equal_opportunity_difference`` and ``equal_opportunity_ratio``:
+``f(y_true, y_pred, *, sensitive_features, method, sample_weight, agg)``. Where the table folds a
+gap in another way there is one for it too, such as ``equalized_odds_sum``, the paper's definition.
+
+Any number of groups is allowed. Several sensitive columns mean their intersection. With more than
+two classes each class is taken against the rest. Of two labels the larger one is positive, as in
+scikit-learn's ``classes_[1]``. (For labels other than 0, 1 and -1, 1 fairlearn raises an error in
+some functions and takes 1 in others.) `fairij.fairness.rates` says how groups without rows and
+rates over no rows are treated.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,8 +25,12 @@ from numpy.typing import NDArray
 from fairij.errors import InvalidInputError
 from fairij.fairness import counts as tables
 from fairij.fairness.arrays import check_rows, numbers, vector, weights
-from fairij.fairness.counts import Aggregate, Method
+from fairij.fairness.gaps import GAPS, Aggregate, Gap, Method
 from fairij.fairness.groups import Groups, encode_groups
+from fairij.fairness.rates import shown_rates
+
+Array = NDArray[np.float64]
+Metric = Callable[..., float]
 
 
 @dataclass(frozen=True)
@@ -32,18 +41,18 @@ class Labelled:
     y_pred: NDArray[np.int64]
     groups: Groups
     classes: NDArray[Any]
-    sample_weight: NDArray[np.float64] | None
+    sample_weight: Array | None
 
     @property
-    def counts(self) -> NDArray[np.float64]:
+    def counts(self) -> Array:
         return self._counts(self.sample_weight)
 
     @property
-    def squared_counts(self) -> NDArray[np.float64]:
-        """The same table of squared weights."""
+    def squared_counts(self) -> Array:
+        """The same table, of squared weights."""
         return self._counts(None if self.sample_weight is None else self.sample_weight**2)
 
-    def _counts(self, weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    def _counts(self, weight: Array | None) -> Array:
         return tables.confusion_counts(
             self.y_true,
             self.y_pred,
@@ -82,111 +91,20 @@ def label(
     return Labelled(codes[: len(truth)], codes[len(truth) :], groups, classes, weight)
 
 
-def demographic_parity_difference(
-    y_true: Any,
-    y_pred: Any,
-    *,
-    sensitive_features: Any,
-    method: Method = "between_groups",
-    sample_weight: Any = None,
-    agg: Aggregate = "worst_case",
-) -> float:
-    """``max_g P(yhat = 1 | g) - min_g P(yhat = 1 | g)``; ``agg`` folds more than two classes."""
-    table = _table(y_true, y_pred, sensitive_features, sample_weight)
-    return float(tables.demographic_parity(table, method=method, agg=agg))
-
-
-def demographic_parity_ratio(
-    y_true: Any,
-    y_pred: Any,
-    *,
-    sensitive_features: Any,
-    method: Method = "between_groups",
-    sample_weight: Any = None,
-    agg: Aggregate = "worst_case",
-) -> float:
-    """``min_g P(yhat = 1 | g) / max_g P(yhat = 1 | g)`` (the four-fifths rule asks for 0.8)."""
-    table = _table(y_true, y_pred, sensitive_features, sample_weight)
-    return float(tables.demographic_parity(table, method=method, agg=agg, ratio=True))
-
-
-def equalized_odds_difference(
-    y_true: Any,
-    y_pred: Any,
-    *,
-    sensitive_features: Any,
-    method: Method = "between_groups",
-    sample_weight: Any = None,
-    agg: Aggregate = "worst_case",
-) -> float:
-    """The gaps of true and false positive rates: the worst, their mean, or their sum."""
-    table = _table(y_true, y_pred, sensitive_features, sample_weight)
-    return float(tables.equalized_odds(table, method=method, agg=agg))
-
-
-def equalized_odds_sum(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
-) -> float:
-    """``sum_y |P(yhat = 1 | y, g) - P(yhat = 1 | y, g')|``: equalized odds as the paper has it."""
-    table = _table(y_true, y_pred, sensitive_features, sample_weight)
-    return float(tables.equalized_odds(table, agg="sum"))
-
-
-def equalized_odds_ratio(
-    y_true: Any,
-    y_pred: Any,
-    *,
-    sensitive_features: Any,
-    method: Method = "between_groups",
-    sample_weight: Any = None,
-    agg: Aggregate = "worst_case",
-) -> float:
-    """The ratios of true and false positive rates: the worst, or their mean."""
-    table = _table(y_true, y_pred, sensitive_features, sample_weight)
-    return float(tables.equalized_odds(table, method=method, agg=agg, ratio=True))
-
-
-def equal_opportunity_difference(
-    y_true: Any,
-    y_pred: Any,
-    *,
-    sensitive_features: Any,
-    method: Method = "between_groups",
-    sample_weight: Any = None,
-    agg: Aggregate = "worst_case",
-) -> float:
-    """``max_g P(yhat = 1 | y = 1, g) - min_g P(yhat = 1 | y = 1, g)``."""
-    table = _table(y_true, y_pred, sensitive_features, sample_weight)
-    return float(tables.equal_opportunity(table, method=method, agg=agg))
-
-
-def equal_opportunity_ratio(
-    y_true: Any,
-    y_pred: Any,
-    *,
-    sensitive_features: Any,
-    method: Method = "between_groups",
-    sample_weight: Any = None,
-    agg: Aggregate = "worst_case",
-) -> float:
-    """``min_g P(yhat = 1 | y = 1, g) / max_g P(yhat = 1 | y = 1, g)``."""
-    table = _table(y_true, y_pred, sensitive_features, sample_weight)
-    return float(tables.equal_opportunity(table, method=method, agg=agg, ratio=True))
-
-
 def accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> float:
+    """The share of rows that is predicted right."""
     return float(tables.accuracy(_ungrouped(y_true, y_pred, sample_weight)))
 
 
 def balanced_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> float:
-    """The mean over classes of the share that is predicted right."""
+    """The mean over classes of the share of their rows that is predicted right."""
     return float(tables.balanced_accuracy(_ungrouped(y_true, y_pred, sample_weight)))
 
 
 def group_rates(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
 ) -> pd.DataFrame:
-    """Each group's size, accuracy, selection rate, true and false positive rate.
+    """The size, accuracy, selection rate, true and false positive rate of each group.
 
     With more than two classes the rates have one column per class.
     """
@@ -194,70 +112,92 @@ def group_rates(
     return rates_frame(data.counts, data.groups, data.classes)
 
 
-def rates_frame(table: NDArray[np.float64], groups: Groups, classes: NDArray[Any]) -> pd.DataFrame:
+def rates_frame(table: Array, groups: Groups, classes: NDArray[Any]) -> pd.DataFrame:
     """`group_rates` of a table of counts."""
-    columns: dict[str, NDArray[Any]] = {
-        "count": groups.sizes,
-        "accuracy": tables.accuracy_rates(table),
-    }
-    for name, rates in (
-        ("selection_rate", tables.selection_rates(table)),
-        ("true_positive_rate", tables.true_positive_rates(table)),
-        ("false_positive_rate", tables.false_positive_rates(table)),
-    ):
-        shown = tables.of_interest(rates)
-        for column in range(shown.shape[-1]):
-            suffix = "" if shown.shape[-1] == 1 else f"[{classes[column]}]"
-            columns[name + suffix] = shown[:, column]
+    columns: dict[str, NDArray[Any]] = {"count": groups.sizes}
+    for rate, values in shown_rates(table):
+        for place in range(values.shape[-1]):
+            suffix = "" if values.shape[-1] == 1 else f"[{classes[place]}]"
+            columns[rate.name + suffix] = values[:, place]
     return pd.DataFrame(columns, index=pd.Index(groups.names, name="group"))
 
 
-def mean_prediction_difference(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
-) -> float:
-    """Regression: ``max_g E[yhat | g] - min_g E[yhat | g]``."""
-    _, predicted = pair(y_true, y_pred)
-    return _mean_gap(predicted, sensitive_features, sample_weight)
-
-
-def mean_error_difference(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
-) -> float:
-    """Regression: ``max_g E[yhat - y | g] - min_g E[yhat - y | g]``."""
-    truth, predicted = pair(y_true, y_pred)
-    return _mean_gap(predicted - truth, sensitive_features, sample_weight)
-
-
-def pair(y_true: Any, y_pred: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def pair(y_true: Any, y_pred: Any) -> tuple[Array, Array]:
     """Check what every regression metric takes."""
     truth, predicted = numbers("y_true", y_true), numbers("y_pred", y_pred)
     check_rows("y_pred", predicted, len(truth))
     return truth, predicted
 
 
-def group_means(
-    values: NDArray[np.float64], groups: Groups, weight: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
-    """The mean of ``values (..., N)`` in each group, ``(..., G)``; NaN where a group is empty."""
-    member = np.zeros((len(groups), len(groups.names)))
-    member[np.arange(len(groups)), groups.codes] = 1.0 if weight is None else weight
-    return tables.ratio_of(values @ member, member.sum(0), empty=np.nan)
-
-
-def _mean_gap(values: NDArray[np.float64], sensitive_features: Any, sample_weight: Any) -> float:
-    groups = encode_groups(sensitive_features, expected_rows=len(values))
-    means = group_means(values, groups, weights(sample_weight, len(values)))
-    return float(np.nanmax(means) - np.nanmin(means))
-
-
-def _ungrouped(y_true: Any, y_pred: Any, sample_weight: Any) -> NDArray[np.float64]:
+def _ungrouped(y_true: Any, y_pred: Any, sample_weight: Any) -> Array:
     one_group = np.zeros(len(vector("y_true", y_true)))
     return _table(y_true, y_pred, one_group, sample_weight)
 
 
-def _table(
-    y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any
-) -> NDArray[np.float64]:
+def _table(y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any) -> Array:
     return label(
         y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight
     ).counts
+
+
+def _difference_or_ratio(gap: Gap, *, ratio: bool) -> Metric:
+    """``NAME_difference`` or ``NAME_ratio`` of a family of gaps of counts."""
+
+    def metric(
+        y_true: Any,
+        y_pred: Any,
+        *,
+        sensitive_features: Any,
+        method: Method = "between_groups",
+        sample_weight: Any = None,
+        agg: Aggregate = "worst_case",
+    ) -> float:
+        table = _table(y_true, y_pred, sensitive_features, sample_weight)
+        return float(gap.measured(table, method=method, agg=agg, ratio=ratio))
+
+    form = "smallest ratio" if ratio else "largest difference"
+    metric.__doc__ = (
+        f"The {form} of {gap.rates_in_words} between groups.\n\n"
+        "``agg`` folds several rates and classes to one number; ``method`` compares groups with\n"
+        "each other or with all rows. Values equal fairlearn's where fairlearn has the metric."
+    )
+    return metric
+
+
+def _folded(gap: Gap) -> Metric:
+    """The metric of one gap, with its own fold."""
+
+    def metric(
+        y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
+    ) -> float:
+        if gap.is_classification:
+            return float(gap.metric(_table(y_true, y_pred, sensitive_features, sample_weight)))
+        truth, predicted = pair(y_true, y_pred)
+        groups = encode_groups(sensitive_features, expected_rows=len(truth))
+        weight = weights(sample_weight, len(truth))
+        return float(gap.of_means(predicted, truth, groups, weight))
+
+    metric.__doc__ = f"The {gap.words}: {gap.formula}."
+    return metric
+
+
+def _functions() -> dict[str, Metric]:
+    found: dict[str, Metric] = {}
+    for gap in GAPS.values():
+        if gap.is_classification:
+            found[f"{gap.family}_difference"] = _difference_or_ratio(gap, ratio=False)
+            found[f"{gap.family}_ratio"] = _difference_or_ratio(gap, ratio=True)
+    for gap in GAPS.values():
+        if gap.metric_name not in found:
+            found[gap.metric_name] = _folded(gap)
+    for name, function in found.items():
+        function.__name__ = function.__qualname__ = name
+    return found
+
+
+METRICS: dict[str, Metric] = _functions()
+globals().update(METRICS)
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Metric: ...

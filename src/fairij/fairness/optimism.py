@@ -197,11 +197,6 @@ def rows_needed(rate: float, gap: float, confidence: float = 0.95) -> int:
     return math.ceil(2 * z**2 * rate * (1 - rate) / gap**2)
 
 
-def gap_half_width(rate: float, rows: int, confidence: float = 0.95) -> float:
-    """How far the gap of two groups of so many rows each may be off."""
-    return math.sqrt(2) * half_width(rate, rows, confidence)
-
-
 def half_width(rate: float, rows: int, confidence: float = 0.95) -> float:
     """How far one group's rate over so many rows may be off, by the normal approximation."""
     z = NormalDist().inv_cdf((1 + confidence) / 2)

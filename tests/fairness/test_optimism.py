@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -10,15 +11,11 @@ import pytest
 from biased import fair, fitted, problem
 from fairij import Grid, LowestGap, TargetGap
 from fairij.errors import InvalidInputError, SmallGroupWarning
-from fairij.fairness import counts
+from fairij.fairness import GAPS, counts
 from fairij.fairness import optimism as honesty
-from fairij.fairness.optimism import (
-    Patterns,
-    gap_half_width,
-    half_width,
-    honest_gap,
-    rows_needed,
-)
+from fairij.fairness.optimism import Patterns, half_width, honest_gap, rows_needed
+
+PARITY = GAPS["demographic_parity"].metric
 
 
 def rule(gap: np.ndarray, level: np.ndarray, before: float) -> int:
@@ -64,12 +61,10 @@ def test_the_interval_covers_where_the_naive_one_does_not() -> None:
     for trial in range(40):
         predictions, y, codes = drawn(rng, 400, 20)
         patterns = patterns_of(predictions, y, codes)
-        smallest = counts.demographic_parity(
-            patterns.tables(patterns.times[None].astype(float))
-        ).min()
+        smallest = PARITY(patterns.tables(patterns.times[None].astype(float))).min()
         found = honest_gap(
             patterns,
-            counts.demographic_parity,
+            PARITY,
             rule,
             gap=float(smallest),
             n_resamples=100,
@@ -77,7 +72,7 @@ def test_the_interval_covers_where_the_naive_one_does_not() -> None:
         )
         fresh, y, codes = drawn(rng, 400, 1)
         table = counts.confusion_counts(y, fresh, codes, n_groups=2, n_classes=2)
-        covered += found.low <= float(counts.demographic_parity(table)[0]) <= found.high
+        covered += found.low <= float(PARITY(table)[0]) <= found.high
         gaps.append(found.gap)
         expected.append(found.expected)
         assert found.optimism > 0
@@ -89,14 +84,10 @@ def test_the_interval_covers_where_the_naive_one_does_not() -> None:
 def test_one_candidate_has_no_optimism() -> None:
     rng = np.random.default_rng(3)
     predictions, y, codes = drawn(rng, 4000, 1)
-    found = honest_gap(
-        patterns_of(predictions, y, codes), counts.demographic_parity, rule, gap=0.1, seed=0
-    )
+    found = honest_gap(patterns_of(predictions, y, codes), PARITY, rule, gap=0.1, seed=0)
     assert abs(found.optimism) < 0.005
     assert found.low < 0.1 < found.high
-    assert found == honest_gap(
-        patterns_of(predictions, y, codes), counts.demographic_parity, rule, gap=0.1, seed=0
-    )
+    assert found == honest_gap(patterns_of(predictions, y, codes), PARITY, rule, gap=0.1, seed=0)
 
 
 def test_a_metric_that_is_never_defined() -> None:
@@ -149,7 +140,7 @@ def test_rows_that_play_no_part() -> None:
 
 def test_rows_that_would_do() -> None:
     assert rows_needed(0.5, 0.02) == 4802
-    assert gap_half_width(0.5, 4802) == pytest.approx(0.02, rel=1e-3)
+    assert math.sqrt(2) * half_width(0.5, 4802) == pytest.approx(0.02, rel=1e-3)  # of a gap
     assert half_width(0.5, 2401) == pytest.approx(0.02, rel=1e-3)  # of one rate
     warnings.filterwarnings("ignore", "No candidate reaches")
     with pytest.warns(
@@ -180,7 +171,7 @@ def test_resamples_of_large_tables_are_drawn_a_few_at_a_time(
     monkeypatch.setattr(Patterns, "tables", watched)
     monkeypatch.setattr(honesty, "COUNTS_AT_ONCE", 5 * 30 * 8)
     patterns = patterns_of(*drawn(np.random.default_rng(0), 200, 30))
-    honest_gap(patterns, counts.demographic_parity, rule, gap=0.0, n_resamples=12)
+    honest_gap(patterns, PARITY, rule, gap=0.0, n_resamples=12)
     assert sizes == [5, 5, 2]
 
 

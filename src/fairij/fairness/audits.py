@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,40 +14,65 @@ from fairij.errors import InvalidInputError
 from fairij.fairness import counts as tables
 from fairij.fairness import metrics
 from fairij.fairness.arrays import check_rows, vector
+from fairij.fairness.gaps import GAPS, group_means
 from fairij.fairness.groups import as_frame, encode_groups
 from fairij.fairness.intervals import mean_intervals, rate_intervals
+from fairij.fairness.rates import RATES
 
-METRICS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+COLUMNS = ["value", "low", "high"]
+
+# every metric that is measured, by name; of these, audits show the performance and some gaps
+PERFORMANCE: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "accuracy": tables.accuracy,
     "balanced_accuracy": tables.balanced_accuracy,
-    "demographic_parity_difference": tables.demographic_parity,
-    "equalized_odds_sum": lambda table: tables.equalized_odds(table, agg="sum"),
-    "equalized_odds_difference": tables.equalized_odds,
-    "equal_opportunity_difference": tables.equal_opportunity,
+}
+METRICS = PERFORMANCE | {
+    gap.metric_name: gap.metric for gap in GAPS.values() if gap.is_classification
+}
+REGRESSION_METRICS: dict[str, metrics.Metric] = {
+    "mean_squared_error": lambda y_true, y_pred, **_: float(np.mean((y_true - y_pred) ** 2)),
+} | {
+    gap.metric_name: metrics.METRICS[gap.metric_name]
+    for gap in GAPS.values()
+    if not gap.is_classification
+}
+NOT_SHOWN = {gap.metric_name for gap in GAPS.values()} - {
+    gap.metric_name for gap in GAPS.values() if gap.audited
 }
 
-REGRESSION_METRICS: dict[str, Callable[..., float]] = {
-    "mean_squared_error": lambda y_true, y_pred, **_: float(np.mean((y_true - y_pred) ** 2)),
-    "mean_prediction_difference": metrics.mean_prediction_difference,
-    "mean_error_difference": metrics.mean_error_difference,
-}
+
+def _no_metrics() -> pd.DataFrame:
+    return _frame({})
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Metrics with percentile-bootstrap intervals, and each group's rates."""
+    """Metrics with percentile-bootstrap intervals, and the rates of each group.
+
+    ``audit[name]`` is the value of a metric, also of one in ``more``.
+    """
 
     metrics: pd.DataFrame  # index: metric; columns: value, low, high
     by_group: pd.DataFrame  # index: group
     confidence: float
     group_intervals: pd.DataFrame  # index: group, rate; columns: value, low, high
-    positive_label: Any = None  # of two labels the one that the rates are of
+    positive_label: Any = None  # of two labels, the one whose rates are given
+    more: pd.DataFrame = field(default_factory=_no_metrics)  # as `metrics`, of the other gaps
 
     def __getitem__(self, metric: str) -> float:
-        return float(self.metrics["value"][metric])
+        return self.interval(metric)[0]
+
+    def __contains__(self, metric: object) -> bool:
+        return metric in self.metrics.index or metric in self.more.index
+
+    def interval(self, metric: str) -> tuple[float, float, float]:
+        """``(value, low, high)`` of a metric."""
+        frame = self.metrics if metric in self.metrics.index else self.more
+        value, low, high = (float(frame[column][metric]) for column in COLUMNS)
+        return value, low, high
 
     def to_dict(self) -> dict[str, float]:
-        """The values alone, by metric."""
+        """The values of ``metrics`` alone, by name."""
         return {str(name): float(value) for name, value in self.metrics["value"].items()}
 
 
@@ -61,10 +86,25 @@ def audit(
     confidence: float = 0.95,
     random_state: int | None = 0,
 ) -> Audit:
-    """Audit class predictions; of two labels the larger is the positive one.
+    """Audit class predictions. Of two labels the larger one is positive.
 
-    Resampling rows with replacement moves only the table of counts, and moves it as a
-    multinomial draw; so thousands of resamples cost no more than one pass over the table.
+    Rows drawn with replacement change only the table of counts, and that is a multinomial draw.
+    So thousands of resamples cost little more than one pass over the rows.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (N,)
+        True and predicted labels.
+    sensitive_features : array-like of shape (N,) or (N, columns)
+        The group of each row. Several columns mean their intersection.
+    sample_weight : array-like of shape (N,), default=None
+        The weight of each row.
+    n_resamples : int, default=1000
+        How often rows are drawn for the intervals.
+    confidence : float, default=0.95
+        The confidence of the intervals.
+    random_state : int or None, default=0
+        The seed of the draws.
     """
     _check_settings(n_resamples, confidence)
     data = metrics.label(
@@ -80,9 +120,11 @@ def audit(
         for name, metric in METRICS.items()
     }
     by_group = metrics.rates_frame(data.counts, data.groups, data.classes)
-    intervals = rate_intervals(by_group, data.counts, data.squared_counts, confidence)
+    names = list(by_group.columns.drop("count"))
+    intervals = rate_intervals(names, by_group.index, data.counts, data.squared_counts, confidence)
     positive = data.classes.tolist()[1] if len(data.classes) == 2 else None
-    return Audit(_frame(rows), by_group, confidence, intervals, positive)
+    shown, more = _split(rows)
+    return Audit(shown, by_group, confidence, intervals, positive, more)
 
 
 def audit_regression(
@@ -94,7 +136,7 @@ def audit_regression(
     confidence: float = 0.95,
     random_state: int | None = 0,
 ) -> Audit:
-    """Audit real-valued predictions."""
+    """Audit predictions of numbers. Parameters are those of `audit`."""
     truth, predicted = metrics.pair(y_true, y_pred)
     groups = encode_groups(sensitive_features, expected_rows=len(truth))
     rows = {
@@ -109,18 +151,17 @@ def audit_regression(
         )
         for name, metric in REGRESSION_METRICS.items()
     }
-    values = {
-        "mean_prediction": predicted,
-        "mean_error": predicted - truth,
-        "mean_squared_error": (predicted - truth) ** 2,
-    }
+    means = [rate for rate in RATES.values() if rate.shown and not rate.is_classification]
+    values = {rate.name: rate.values(predicted, truth) for rate in means}
+    values["mean_squared_error"] = (predicted - truth) ** 2
     by_group = pd.DataFrame(
         {"count": groups.sizes}
-        | {name: metrics.group_means(column, groups) for name, column in values.items()},
+        | {name: group_means(column, groups) for name, column in values.items()},
         index=pd.Index(groups.names, name="group"),
     )
     intervals = mean_intervals(by_group, values, groups, confidence)
-    return Audit(_frame(rows), by_group, confidence, intervals)
+    shown, more = _split(rows)
+    return Audit(shown, by_group, confidence, intervals, more=more)
 
 
 def bootstrap(
@@ -135,7 +176,7 @@ def bootstrap(
 ) -> tuple[float, float, float]:
     """``(value, low, high)`` of any metric with fairlearn's signature, by resampling rows.
 
-    The metric sees the groups as they were given: one column as an array, several as a DataFrame.
+    The metric gets the groups as they were given: one column as an array, several as a DataFrame.
     """
     _check_settings(n_resamples, confidence)
     truth, predicted = vector("y_true", y_true), vector("y_pred", y_pred)
@@ -190,7 +231,7 @@ def _check_settings(n_resamples: int, confidence: float) -> None:
 
 
 def _percentiles(draws: NDArray[np.float64], confidence: float) -> tuple[float, float]:
-    """The interval that holds ``confidence`` of the draws in which the metric is defined."""
+    """The interval that holds a share ``confidence`` of the draws with a defined metric."""
     defined = draws[~np.isnan(draws)]
     if len(defined) == 0:
         return np.nan, np.nan
@@ -199,7 +240,16 @@ def _percentiles(draws: NDArray[np.float64], confidence: float) -> tuple[float, 
     return float(low), float(high)
 
 
+def _split(
+    rows: dict[str, tuple[float, float, float]],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The metrics that audits show, and the others."""
+    frame = _frame(rows)
+    hidden = frame.index.isin(list(NOT_SHOWN))
+    return frame[~hidden], frame[hidden]
+
+
 def _frame(rows: dict[str, tuple[float, float, float]]) -> pd.DataFrame:
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"])
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=COLUMNS)
     frame.index.name = "metric"
     return frame

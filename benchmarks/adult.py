@@ -1,9 +1,9 @@
-"""Fair-IJ on Adult over ten seeds that played no part in picking its settings.
+"""Fair-IJ on Adult over ten seeds that were not used to pick its settings.
 
 `python -m benchmarks.adult` writes `benchmarks/results/adult_fresh_seeds.json`: UCI Adult, official
 test set, a random third of the training rows for validation in each trial, sex not among the
 features, the paper's network. In each trial k and scale are chosen on validation rows. The settings
-in `METHODS` were settled on after comparing test results on seeds 0 to 7 (and seen on 10 to 19).
+in `METHODS` were chosen by comparing test results on seeds 0 to 7, and seen on 10 to 19.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from fairij_studies.provenance import code_hash
 from torch import nn
 
 from fairij import AccuracyBudget, FairIJ, LowestGap, __version__, audit
-from fairij._version import code_hash
 from fairij.datasets import Split, Splits, adult_splits
 from fairij.models.torch.training import train_mlp
 

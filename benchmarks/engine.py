@@ -1,6 +1,6 @@
 """`make bench`: floors, fairij and its peers on one problem; the cost of a fit; growth with N.
 
-Everything in one run on one thread, since machines differ and are noisy: read the ratios.
+Everything runs in one go on one thread. Machines differ and are noisy, so read the ratios.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from fairij_studies.provenance import code_hash
 
 from benchmarks import fit_cost, floors, growth, peer_runs
 from benchmarks.peer_runs import run_method
 from benchmarks.peers.fairij import METHODS
 from benchmarks.problem import make, reference
 from fairij import __version__
-from fairij._version import code_hash
 
 RESULTS = Path(__file__).parent / "results" / "engine.json"
 YARDSTICK, OURS = "curvlinops GGN CG", "fairij GGN CG"

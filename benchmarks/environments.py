@@ -13,7 +13,7 @@ REQUIREMENTS = Path(__file__).parent / "requirements"
 
 
 def interpreter(name: str) -> Path:
-    """Give the peer's Python; make its environment where it is missing or its pins have changed.
+    """Return the peer's Python. Make its environment if it is missing or its pins have changed.
 
     torch is installed first and by itself, so that no other package can ask for another build.
     """

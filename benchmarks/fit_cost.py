@@ -1,4 +1,4 @@
-"""What a whole `fit` costs beside the training that it follows, on Adult, in one run."""
+"""What a whole `fit` costs compared with training the model, on Adult."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no tool can beat: the passes over the data that the scores need at the very least."""
+"""Lower bounds that no tool can beat: the passes over the data that the scores need."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FLOORS = {
 
 
 def run(problem: Problem) -> list[dict[str, Any]]:
-    """Give a row for each floor: the best of many short runs on one thread."""
+    """Return one row per floor: the best of many short runs on one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     rows = []

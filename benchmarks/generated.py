@@ -18,7 +18,7 @@ FEATURES, BLOCK, VALIDATION = 100, 2**16, 20_000
 
 
 class Generated(Source):
-    """Rows that are a function of their number: a fixed block, moved anew each time it returns."""
+    """Rows computed from their number: a fixed block that is changed each time it repeats."""
 
     def __init__(self, rows: int, first: int = 0) -> None:
         self.shape, self._first = (rows, FEATURES), first
@@ -32,12 +32,12 @@ class Generated(Source):
             number, inside = divmod(self._first + place, BLOCK)
             last = min(place + size, stop, place + BLOCK - inside)
             rows = self._base[inside : inside + last - place]
-            # each row is met again after a block: shifted columns, so that no two rows are alike
+            # a row repeats after a block, so its columns are shifted: no two rows are equal
             yield np.roll(rows, number % FEATURES, 1) + np.float32(1e-3 * math.sin(number))
             place = last
 
     def labels(self) -> np.ndarray:
-        """Labels (N,) that a group, told by the first column, sways."""
+        """Return labels (N,) that depend on a group, which the first column tells."""
         found = np.empty(len(self), np.int8)
         place = 0
         for table in self.chunks(BLOCK):
@@ -49,7 +49,7 @@ class Generated(Source):
 
 
 def validation() -> dict[str, Any]:
-    """Validation rows as `FairIJ.fit` takes them."""
+    """Return validation rows as keyword arguments of `FairIJ.fit`."""
     held = Generated(VALIDATION, first=2 * 10**9)
     X = np.concatenate(list(held.chunks(BLOCK)))
     groups = (X[:, 0] > 0).astype(int)
@@ -57,7 +57,7 @@ def validation() -> dict[str, Any]:
 
 
 def model_of(kind: str) -> Any:
-    """A model that knows something of the labels; rows to be scored need not be its own."""
+    """Return a model fitted to other rows than those that are scored."""
     source = Generated(50_000, first=10**9)
     X, y = np.concatenate(list(source.chunks(BLOCK))), source.labels()
     if kind == "linear":

@@ -1,4 +1,4 @@
-"""CPU and GPU beside each other: the same scores and the same edit, and absolute times.
+"""CPU and GPU compared: scores, edits, and absolute times.
 
 `python -m benchmarks.gpu` on a machine with CUDA; writes `benchmarks/results/gpu.json`, or the file
 named by `--out`.
@@ -35,14 +35,14 @@ def on(problem: Problem, device: str) -> Problem:
 
 
 class OnDevice(Problem):
-    """A problem whose network lives where its weights do."""
+    """A problem whose network is on the device of its rows."""
 
     def model(self) -> torch.nn.Sequential:
         return super().model().to(self.X.device)
 
 
 def best_of(work: Callable[[], Any], repeats: int = 5) -> tuple[Any, float]:
-    """The result and the shortest time, with the device's queue empty at both ends."""
+    """Return the result and the shortest time. The device is idle at the start and at the end."""
     times = []
     for _ in range(repeats):
         torch.cuda.synchronize()
@@ -65,7 +65,7 @@ def scores_row(problem: Problem, rows: int) -> dict[str, Any]:
 
 
 def edit(device: str, constraint: str) -> dict[str, Any]:
-    """A whole fit on biased synthetic rows: time, chosen edit, gap."""
+    """Time a whole fit on biased synthetic rows; return the chosen edit and the gap."""
     rng = np.random.default_rng(0)
     s = rng.integers(2, size=60_000)
     X = (rng.normal(size=(60_000, 50)) + 0.5 * s[:, None]).astype(np.float32)

@@ -21,7 +21,7 @@ problem, rows, limit = make(), int(sys.argv[1]), int(sys.argv[2])
 pick = torch.randint(len(problem.X), (rows,), generator=torch.Generator().manual_seed(0))
 noise = torch.Generator().manual_seed(1)
 X = problem.X[pick]
-X.add_(torch.randn(X.shape, generator=noise), alpha=0.01)  # no two rows alike
+X.add_(torch.randn(X.shape, generator=noise), alpha=0.01)  # no two rows are equal
 large = replace(problem, X=X, y=problem.y[pick])
 scores(problem.head(512), memory_limit=limit, tolerance=1e-3)
 work = lambda: scores(large, memory_limit=limit, tolerance=1e-3)
@@ -32,7 +32,7 @@ print(json.dumps({"rows": rows, "seconds": measured.seconds, "peak_mb": measured
 
 
 def run() -> dict[str, Any]:
-    """Each size in a process of its own; the exponent from the first size to the last."""
+    """Measure each size in its own process. The exponent compares the first size with the last."""
     series = {name: _grown(limit) for name, limit in LIMITS.items()}
     return {"work": "scores of all rows, tolerance 1e-3", **series}
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Measured(Generic[T]):
-    """What the work gave, its best time, and by how much memory grew at its peak."""
+    """The result of the work, its best time, and the peak growth of memory."""
 
     value: T
     seconds: float
@@ -25,10 +25,10 @@ class Measured(Generic[T]):
 
 
 def measure(work: Callable[[], T], *, repeats: int = 3, enough: float = 20.0) -> Measured[T]:
-    """Run the work once and read its peak, then again while that is cheap; keep the best time.
+    """Run the work once and read its peak memory, then repeat it while that is cheap.
 
-    Work is repeated up to `repeats` times, and not after `enough` seconds in all: what another
-    process takes away from one run is then not charged to a tool, while slow tools run once.
+    Work runs at most `repeats` times, and not again after `enough` seconds in all. The best time
+    counts, so that other processes disturb it less. Slow tools run once.
     """
     before = held()
     value, seconds = _timed(work)
@@ -46,14 +46,14 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
 
 
 def held() -> float:
-    """The memory held now, in MB, from where a peak is measured; what was freed is given back."""
-    with suppress(AttributeError, OSError):  # not the C library that has it
+    """Return the memory held now, in MB, after freed memory was given back to the system."""
+    with suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
     return _start_peak()
 
 
 def _start_peak() -> float:
-    """Give the memory held now, in MB; on Linux also forget the peak of what came before."""
+    """Return the memory held now, in MB. On Linux, also reset the peak."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
         return _status_mb("VmRSS")

@@ -1,4 +1,4 @@
-"""One pass over rows, by family: CPU microseconds a row for each product, on one thread.
+"""One pass over rows, by model family: CPU microseconds per row for each product, on one thread.
 
 `python -m benchmarks.passes` writes `benchmarks/results/passes.json`, the measured half of the cost
 model in `docs/scaling.md`.
@@ -36,7 +36,7 @@ def run() -> dict[str, Any]:
         "MLP 100-32-1 (float32), in memory, factors kept": (network, X, EVERYTHING),
         "MLP, read in chunks, nothing kept": (network, source, 0),
         "LightGBM, 100 trees of 31 leaves, leaves known": (trees, source, EVERYTHING),
-        "LightGBM, leaves found anew in each pass": (trees, source, 0),
+        "LightGBM, leaves found again in each pass": (trees, source, 0),
     }
     return {
         "machine": f"one thread, torch {torch.__version__}",
@@ -65,7 +65,7 @@ def measured(model: Any, X: Any, memory_limit: int) -> dict[str, Any]:
 
 
 def best(work: Callable[[], Any]) -> float:
-    """CPU microseconds a row, the best of a few."""
+    """Return CPU microseconds per row, the best of a few runs."""
     found = []
     for _ in range(REPEATS):
         began = time.process_time()

@@ -1,6 +1,6 @@
 """Run the peers on the problem, each method in a process of its own, and compare their scores.
 
-`python -m benchmarks.peer_runs [peer ...]` prints the rows; all peers where none is named.
+`python -m benchmarks.peer_runs [peer ...]` prints the rows. Without a name it runs all peers.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_
 
 
 def run_all(problem: Problem | None = None, timeout: float = TIMEOUT) -> list[Row]:
-    """Rows of all peers, in the order of the table."""
+    """Return the rows of all peers, in the order of the table."""
     problem = problem or make()
     return [row for name in PEERS for row in run_peer(name, problem, timeout)]
 
 
 def run_peer(name: str, problem: Problem, timeout: float = TIMEOUT) -> list[Row]:
-    """Rows of one peer: name, seconds, spearman, top500, peak_mb, settings, note.
+    """Return the rows of one peer: name, seconds, spearman, top500, peak_mb, settings, note.
 
-    A method that fails or takes longer than `timeout` seconds has None for its figures and a note
-    that says so.
+    If a method fails or takes longer than `timeout` seconds, its figures are None and a note says
+    so.
     """
     try:
         python = environments.interpreter(name)
@@ -53,7 +53,7 @@ def run_peer(name: str, problem: Problem, timeout: float = TIMEOUT) -> list[Row]
 def run_method(
     python: Path | str, name: str, method: str, problem: Problem, timeout: float = TIMEOUT
 ) -> Row:
-    """Run `benchmarks.peers.<name>` on one method by the given Python, and read its row."""
+    """Run `benchmarks.peers.<name>` on one method with the given Python, and read its row."""
     expected = reference(problem)
     out = problem.path.parent / "peers" / f"{name}-{method.replace(' ', '-')}.json"
     out.parent.mkdir(exist_ok=True)
@@ -83,7 +83,7 @@ def _no_figures(name: str, note: str) -> Row:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """Rows as lines of text."""
+    """Return rows as lines of text."""
     lines = [f"{'':28}{'seconds':>9}{'Spearman':>10}{'top 500':>9}{'peak MB':>9}"]
     for row in rows:
         cells = [f"{row['name']:28}"]

@@ -1,4 +1,4 @@
-"""The one problem that every tool is asked: synthetic, of Adult's size, with a small MLP.
+"""The problem that every tool solves: synthetic rows of Adult's size, and a small MLP.
 
 Scores of every training row, I_n = -(J_n r) l'(z_n) / N with r = (H + damping I)^-1 grad M:
 M is the gap of mean scores between two groups on the validation set, H the generalised
@@ -61,7 +61,7 @@ class Problem:
         )
 
     def head(self, rows: int) -> Problem:
-        """Keep the first rows only: for warming up, never for timing."""
+        """Return the first rows only, for warming up, not for timing."""
         return Problem(
             self.path,
             self.X[:rows],
@@ -110,7 +110,7 @@ def _data(seed: int) -> dict[str, NDArray]:
     """Draw both splits and standardise by the training rows."""
     rng = np.random.default_rng(seed)
     blocks = []
-    for size in BLOCKS:  # base rates fall off as in census categories: some columns are rare
+    for size in BLOCKS:  # base rates fall as in census categories: some columns are rare
         pull = rng.normal(scale=0.9, size=(size, 4))
         blocks.append(np.column_stack([pull, -1.6 * np.log1p(np.arange(size))]))
     X, y, _ = _draw(rng, TRAINING_ROWS, blocks)
@@ -140,7 +140,7 @@ def _train(X: Tensor, y: Tensor, seed: int) -> dict[str, Tensor]:
 
 
 def make(cache: Path = CACHE, seed: int = 0) -> Problem:
-    """Draw and fit the problem, or read it where this version of this file has made it before."""
+    """Draw and fit the problem, or read it if this version of this file has made it before."""
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
     path = cache / f"problem-{version}-{seed}.npz"
     if not path.exists():
@@ -160,7 +160,7 @@ def load(path: Path) -> Problem:
 
 
 def reference(problem: Problem, tolerance: float = 1e-10) -> NDArray[np.float64]:
-    """Scores in float64 by CG, |residual| <= tolerance |grad M|; kept beside the problem."""
+    """Scores in float64 by CG, |residual| <= tolerance |grad M|; kept next to the problem."""
     path = problem.path.with_name(problem.path.stem + "-reference.npy")
     if not path.exists():
         np.save(path, _scores(problem.double(), tolerance).numpy())

@@ -1,7 +1,7 @@
-"""Our baselines beside other implementations, on the same rows: `python -m benchmarks.rivals`.
+"""Our baselines and other implementations on the same rows: `python -m benchmarks.rivals`.
 
-Rows are drawn so that the true dependence is known: ``z ~ N(m_s, 1)`` in group s, ``y`` by a coin
-of probability ``sigmoid(z)``.
+The true dependence of the rows is known: ``z ~ N(m_s, 1)`` in group s, and ``y`` is 1 with
+probability ``sigmoid(z)``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def ours(rows: Split) -> dict[str, Any]:
 
 
 def _odds(rows: Split) -> dict[str, float]:
-    """HPS in expectation over its draws."""
+    """Return accuracy and gap of HPS in expectation over its draws."""
     hps = make_baseline("hps", constraint="equalized_odds", value=None, seed=0)
     predictor = hps.fit(identity(), rows, rows)
     chosen = predictor.predict_proba(rows.X, rows.s)[:, 1]
@@ -75,7 +75,7 @@ def _gap(rows: Split, constraint: str) -> float:
 
 
 def true_dependence() -> float:
-    """The maximal correlation of z and s: the root of the variance of P(s | z), standardised."""
+    """Return the maximal correlation of z and s, the standardised deviation of P(s | z)."""
 
     def squared(z: float) -> float:
         first, second = (stats.norm.pdf(z, mean) for mean in MEANS)

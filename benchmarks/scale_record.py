@@ -1,4 +1,4 @@
-"""The results of `benchmarks.scale` so far, and what is read off them."""
+"""The results of `benchmarks.scale` so far, and their summary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALONE = "one process, one thread"
 
 
 class Record:
-    """The results so far, in a file that is whole after each of them."""
+    """The results so far, in a file that is rewritten after each of them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class Record:
         print(json.dumps(one), flush=True)
 
     def summary(self) -> dict[str, Any]:
-        # by product: two processes apart have systems of their own, which may take one step more
+        # per product: two independent processes solve two systems, which may take more steps
         seconds = {one["way"]: one["seconds"] / one["products"] for one in self.scoring}
         return {
             "schema": SCHEMA,
@@ -53,7 +53,7 @@ class Record:
 
 
 def growth(fits: list[dict[str, Any]], model: str) -> dict[str, float]:
-    """The peak above the reader's, and that of anonymous memory: most rows over fewest."""
+    """Return how the peak above the reader's, and that of anonymous memory, grow with the rows."""
     some = sorted((f for f in fits if f["model"] == model), key=lambda one: one["rows"])
     if len(some) < 2:
         return {}

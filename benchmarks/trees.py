@@ -1,7 +1,7 @@
-"""`make bench-trees`: what editing a tree ensemble costs beside the training that it follows.
+"""`make bench-trees`: what editing a tree ensemble costs, compared with training it.
 
-Train, then edit (influence, 40 values of k by 7 scales, the edited copy), one thread each, the two
-in turn in one run; the best of several is kept of each, and the ratio is of those. Adult has 22
+Train, then edit (influence, 40 values of k by 7 scales, the edited copy), on one thread, several
+times in turn. The best time of each is kept, and the ratio is of those two. Adult has 22
 thousand training rows. The million rows are **made**: Adult's training rows drawn with
 replacement, with noise of a hundredth of a deviation on the numerical columns so that no two are
 alike; labels and one-hot columns as drawn.
@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from fairij_studies.provenance import code_hash
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
 from fairij import FairIJ, __version__
-from fairij._version import code_hash
 from fairij.datasets import Split, adult_splits
 
 RESULTS = Path(__file__).parent / "results" / "trees.json"
@@ -54,7 +54,7 @@ MODELS = {"LightGBM": lightgbm, "XGBoost": xgboost, "HistGradientBoosting": hist
 
 
 def enlarged(train: Split, rows: int) -> Split:
-    """Rows drawn with replacement, the numerical columns a little moved."""
+    """Draw rows with replacement and add a little noise to the numerical columns."""
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, len(train), rows)
     X = train.X[drawn]
@@ -103,7 +103,7 @@ def compare(name: str, train: Split, validation: Split, repeats: int) -> dict[st
 
 
 def solvers(train: Split, validation: Split) -> list[dict[str, Any]]:
-    """The exact solver beside conjugate gradients: seconds, and agreement of what they rank."""
+    """Compare the exact solver with conjugate gradients: seconds, and agreement of the ranks."""
     model, rows, scores = lightgbm().fit(train.X, train.y), [], {}
     for solver in ("cg", "exact"):
         start = perf_counter()

@@ -1,4 +1,4 @@
-"""fairij itself, through the rooms that `FairIJ` uses: linearise, gradient, solve, one jvp."""
+"""fairij itself, with the functions that `FairIJ` uses: linearise, gradient, solve, one jvp."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from benchmarks.problem import Problem
 from fairij.fairness import encode_groups, get_constraint
 from fairij.method.curvature import make_curvature
 from fairij.method.influence import influence
-from fairij.method.losses import get_loss
 from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
+from fairij.models.losses import get_loss
 from fairij.solvers import ConjugateGradient
 
 LOSS = get_loss("binary_cross_entropy")
@@ -22,7 +22,7 @@ def scores(problem: Problem, *, memory_limit: int = 2**28, **cg: float) -> Tenso
     model = adapt(problem.model(), memory_limit=memory_limit)
     rows = model.linearize(problem.X_validation)
     groups = encode_groups(problem.group_validation)
-    _, weights = get_constraint("demographic_parity").gradient(
+    ((_, weights),) = get_constraint("demographic_parity").part_gradients(
         rows.outputs, torch.zeros_like(rows.outputs), groups, LOSS, 1.0
     )
     gradient = rows.vjp(weights)

@@ -29,7 +29,7 @@ class Method:
 
 
 def main(name: str, methods: dict[str, Method]) -> None:
-    """Run `--method` on `--problem`; write `--out` and the scores beside it as `.npy`."""
+    """Run `--method` on `--problem`; write `--out`, and the scores next to it as `.npy`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--problem", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -38,7 +38,7 @@ def main(name: str, methods: dict[str, Method]) -> None:
     torch.set_num_threads(1)
     method, problem = methods[arguments.method], load(arguments.problem)
     work = partial(method.scores, **method.settings)
-    work(problem.head(512))  # what is imported or compiled late is set-up, not work
+    work(problem.head(512))  # late imports and compilation do not count
     measured = measure(partial(work, problem))
     np.save(arguments.out.with_suffix(".npy"), measured.value.detach().double().numpy())
     row = {
@@ -68,7 +68,7 @@ class Rows(Dataset):
 
 
 def whole(batch: list[Tensor]) -> list[Tensor]:
-    """Collate nothing: `Rows` gives whole batches, which spares the tools a loop over rows."""
+    """Collate nothing: `Rows` returns whole batches."""
     return batch
 
 
@@ -79,7 +79,7 @@ def loader(*tensors: Tensor, batch_size: int) -> DataLoader:
 def gap_weights(problem: Problem) -> Tensor:
     """Weights (V,) with M = |sum_v weights_v sigmoid(z_v)|: the gap without a boolean mask.
 
-    For tools that map a function over test points; the validation set is then one such point.
+    For tools that map a function over test points. The validation set is one such point.
     """
     group = problem.group_validation
     return group / group.sum() - ~group / (~group).sum()

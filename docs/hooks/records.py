@@ -1,4 +1,4 @@
-"""Tables of figures straight from the records of benchmarks and studies, so that none is copied."""
+"""Tables made from the records of benchmarks and studies, so that no number is copied by hand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from fairij_studies.records import read_records
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -65,7 +67,7 @@ COLUMNS = (
 
 
 def adult() -> str:
-    """Adult on seeds that played no part in picking settings: mean and deviation."""
+    """Adult on seeds that were not used to pick settings: mean and deviation."""
     record = _record("adult_fresh_seeds.json")
     test, seeds = record["test"], record["seeds"]
     rows = [
@@ -77,13 +79,12 @@ def adult() -> str:
 
 
 def refits() -> str:
-    """The gap after an edit beside that after really training without the same rows."""
+    """The gap after an edit, and after training again without the same rows."""
     found: dict[tuple[int, str], dict[int, float]] = {}
-    for line in (ROOT / "studies/adult/results.jsonl").read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
+    for row in read_records(ROOT / "studies" / "adult"):
         if row["kind"] == "refit":
             gaps = found.setdefault((row["seed"], row["method"]), {})
-            gaps[row["value"]] = row["test_demographic_parity"]
+            gaps[int(row["value"])] = row["test_demographic_parity"]
     rows = [
         [f"seed {seed}, {kind}", *(f"{gaps[k]:.3f}" for k in sorted(gaps))]
         for (seed, kind), gaps in sorted(found.items())

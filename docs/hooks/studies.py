@@ -1,4 +1,4 @@
-"""Studies as pages: whatever README and figures `studies` holds when the site is built."""
+"""Pages of the studies, made from the README files and figures in `studies`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def recorded() -> list[str]:
-    """The studies that have been run, in the order of their table."""
+    """Return the studies that have a page, in the order of their table."""
     names = [*STUDIES, *sorted(path.name for path in FOLDER.glob("*"))]
     return [name for name in dict.fromkeys(names) if (FOLDER / name / "README.md").is_file()]
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +9,9 @@ import pandas as pd
 import pytest
 import torch
 from fairij_studies.driver import Study, StudyError, Unit, load_records, run_study
-from fairij_studies.records import append_unit, cut_torn_end, read_records, sole_writer
+from fairij_studies.provenance import code_hash, source_hash
+from fairij_studies.records import JOURNAL, RESULTS, read_records, sole_writer
 
-from fairij._version import code_hash
 from fairij.errors import InvalidInputError
 
 
@@ -85,53 +84,11 @@ def test_a_stopped_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert sorted(frame["number"].unique()) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("cut", [1, 30, 200, 330, 600])
-def test_a_unit_torn_anywhere_is_cut_off_and_done_again(tmp_path: Path, cut: int) -> None:
-    """Also between its lines, where every line that is left is whole by itself."""
-    study = study_of(work, log=str(tmp_path / "log"))
-    whole = run_study(study, tmp_path)
-    results = tmp_path / "results.jsonl"
-    content = results.read_bytes()
-    last = content.index(b'"number": 3')
-    start = content.rindex(b"\n", 0, last) + 1
-    results.write_bytes(content[: start + cut])
-    assert len(content) > start + cut
-    assert len(load_records(tmp_path)) == 9
-    again = run_study(study, tmp_path)
-    assert (tmp_path / "log").read_text().split() == ["0", "1", "2", "3", "3"]
-    columns = ["number", "part", "value"]
-    pd.testing.assert_frame_equal(again[columns], whole[columns])
-
-
-def test_a_unit_torn_between_two_lines_is_not_taken_for_whole(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    append_unit(path, [{"unit": "a", "x": 1}])
-    size = path.stat().st_size
-    append_unit(path, [{"unit": "b", "x": 1}, {"unit": "b", "x": 2}])
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
-    assert [record["unit"] for record in read_records(path)] == ["a"]
-    assert cut_torn_end(path) > 0
-    assert path.stat().st_size == size
-    assert cut_torn_end(path) == 0
-
-
-def test_damage_in_the_middle_is_not_cut_off_but_told(tmp_path: Path) -> None:
-    study = study_of(work, log=str(tmp_path / "log"))
-    run_study(study, tmp_path)
-    results = tmp_path / "results.jsonl"
-    lines = results.read_bytes().splitlines(keepends=True)
-    results.write_bytes(b"".join([lines[0], b"{broken\n", *lines[2:]]))
-    before = results.read_bytes()
-    with pytest.raises(InvalidInputError, match="Line 2"):
-        run_study(study, tmp_path)
-    assert results.read_bytes() == before
-
-
 def test_a_failed_unit_does_not_stop_the_others_and_can_be_tried_again(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     marker.touch()
     study = study_of(fail_where_marked, marker=str(marker))
-    with pytest.raises(StudyError, match=r"1 of the 4 units[\s\S]*the marked one"):
+    with pytest.raises(StudyError, match=r"1 of 4 units[\s\S]*the marked one"):
         run_study(study, tmp_path / "out")
     assert sorted(load_records(tmp_path / "out")["value"]) == [0, 2, 3]
     marker.unlink()
@@ -139,11 +96,12 @@ def test_a_failed_unit_does_not_stop_the_others_and_can_be_tried_again(tmp_path:
 
 
 def test_a_record_that_cannot_be_written_fails_its_own_unit_alone(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"1 of the 4 units[\s\S]*not JSON compliant"):
+    with pytest.raises(StudyError, match=r"1 of 4 units[\s\S]*not JSON compliant"):
         run_study(study_of(not_a_number_at_one), tmp_path)
     assert sorted(load_records(tmp_path)["value"]) == [0, 2, 3]
 
 
+@pytest.mark.slow  # three pools of workers are started
 def test_a_worker_that_dies_is_reported_and_others_take_over(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="BrokenProcessPool"):
         run_study(study_of(die, n=5), tmp_path, processes=2)
@@ -169,15 +127,6 @@ def test_a_second_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     assert len(run_study(study, tmp_path)) == 12
 
 
-def test_no_value_that_json_lacks_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    with pytest.raises(ValueError, match="JSON"):
-        append_unit(path, [{"unit": "a", "x": float("nan")}])
-    assert not path.exists()
-    append_unit(path, [{"unit": "a", "x": np.int64(3), "y": np.bool_(True)}])
-    assert json.loads(path.read_text())["y"] is True
-
-
 def test_records_of_other_data_are_not_gone_on_from(tmp_path: Path) -> None:
     def study(source: str) -> Study:
         units = [Unit({"number": i}, of_data, {"source": source}) for i in range(2)]
@@ -185,25 +134,48 @@ def test_records_of_other_data_are_not_gone_on_from(tmp_path: Path) -> None:
 
     run_study(study("one.csv 12ab"), tmp_path, only=lambda unit: unit.key["number"] == 0)
     assert len(run_study(study("one.csv 12ab"), tmp_path)) == 2
-    before = (tmp_path / "results.jsonl").read_bytes()
-    with pytest.raises(InvalidInputError, match=r"one.csv 12ab.*other.csv 34cd.*another folder"):
+    before = (tmp_path / RESULTS).read_bytes()
+    with pytest.raises(InvalidInputError, match=r"one.csv 12ab.*reads other.csv 34cd"):
         run_study(study("other.csv 34cd"), tmp_path)
-    assert (tmp_path / "results.jsonl").read_bytes() == before
+    assert (tmp_path / RESULTS).read_bytes() == before
 
 
 def of_data(source: str) -> list[dict[str, object]]:
     return [{"value": 1.0, "data_source": source}]
 
 
-def test_the_code_of_a_record_is_known_by_all_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import fairij._version as version
+def interrupted(number: int, log: str, stop: bool = True) -> list[dict[str, object]]:
+    if number == 2 and stop:
+        raise KeyboardInterrupt
+    return work(number, log)
 
+
+def test_a_killed_run_leaves_a_journal_that_the_next_run_folds_in(tmp_path: Path) -> None:
+    log = str(tmp_path / "log")
+    with pytest.raises(KeyboardInterrupt):
+        run_study(study_of(interrupted, log=log), tmp_path)
+    assert not (tmp_path / RESULTS).exists()
+    assert len(load_records(tmp_path)) == 6
+    frame = run_study(study_of(interrupted, log=log, stop=False), tmp_path)
+    assert (tmp_path / "log").read_text().split() == ["0", "1", "2", "3"]
+    assert frame["number"].tolist() == [n for n in range(4) for _ in range(3)]
+    assert not (tmp_path / JOURNAL).exists()
+
+
+def test_a_run_killed_while_folding_counts_no_unit_twice(tmp_path: Path) -> None:
+    log = str(tmp_path / "log")
+    with pytest.raises(KeyboardInterrupt):
+        run_study(study_of(interrupted, log=log), tmp_path)
+    journal = (tmp_path / JOURNAL).read_bytes()
+    run_study(study_of(interrupted, log=log, stop=False), tmp_path)
+    (tmp_path / JOURNAL).write_bytes(journal)
+    assert len(read_records(tmp_path)) == 12
+
+
+def test_the_code_of_a_record_is_known_by_all_its_files(tmp_path: Path) -> None:
     found = set()
-    monkeypatch.setattr(version, "__file__", str(tmp_path / "_version.py"))
     for name, text in (("a.py", "1"), ("inner/b.py", "1"), ("inner/b.py", "2"), ("c.txt", "3")):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-        found.add(code_hash.__wrapped__())
-    assert len(found) == 3  # a text beside the code is none of it
+        found.add(source_hash([tmp_path]))
+    assert len(found) == 3  # a text file next to the code does not count

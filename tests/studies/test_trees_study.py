@@ -11,18 +11,18 @@ import torch
 from fairij_studies import redraw, reproduce
 from fairij_studies.tabular.trial import CONSTRAINTS, MEASURES, PARTS
 from fairij_studies.trees import SEEDS, make_study
-from fairij_studies.trees_data import LOADERS, Places, load_splits, tuning_splits
-from fairij_studies.trees_expected import COPIES, expected_rows
-from fairij_studies.trees_left_out import (
+from fairij_studies.trees.data import LOADERS, Places, load_splits, tuning_splits
+from fairij_studies.trees.expected import COPIES, expected_rows
+from fairij_studies.trees.models import CHOSEN, GRIDS, LIGHTGBM, MODELS, TUNING_SEEDS
+from fairij_studies.trees.refit_comparison import (
     EDIT,
     LEAVES,
     PROXIMAL,
     damped_minimum,
     objective_of,
 )
-from fairij_studies.trees_models import CHOSEN, GRIDS, LIGHTGBM, MODELS, TUNING_SEEDS
-from fairij_studies.trees_runs import BASE, FORMS, RIVALS, Case, fitted
-from fairij_studies.trees_summary import chosen, compared, left_out
+from fairij_studies.trees.runs import BASE, FORMS, RIVALS, Case, fitted
+from fairij_studies.trees.summary import chosen, compared, left_out
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import torch
 from fairij_studies import load_records, redraw, reproduce
-from fairij_studies.two_moons import APPROXIMATIONS, DEPTHS, shared_top
-from fairij_studies.two_moons_page import readme
+from fairij_studies.two_moons.comparison import APPROXIMATIONS, DEPTHS, shared_top
+from fairij_studies.two_moons.page import readme
 
 
 @pytest.fixture(scope="module")

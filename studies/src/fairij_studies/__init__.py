@@ -1,7 +1,7 @@
-"""The experiments, to be rerun: units of work, one shared driver, records, and what is drawn.
+"""The experiments behind fairij, ready to be run again.
 
-A study is one module with ``make_study(**data_options) -> Study`` and one line in `STUDIES`; it is
-imported when it is asked for.
+A study is one folder with a function ``make_study(**data_options) -> Study``, and one line in
+`STUDIES`. It is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any
 import pandas as pd
 
 from fairij.errors import InvalidInputError
-from fairij.method.progress import silent
-from fairij.method.search.dropping import Progress
+from fairij.method.progress import Progress, silent
 from fairij_studies.driver import Study, StudyError, Unit, load_records, run_study
 
 STUDIES: dict[str, str] = {
@@ -28,7 +27,7 @@ STUDIES: dict[str, str] = {
 
 
 def get_study(name: str, **data_options: Any) -> Study:
-    """A study by name; the options say where its data are."""
+    """Return a study by name. The options say where its data are."""
     name = name.replace("_", "-")
     if name not in STUDIES:
         raise InvalidInputError(f"`name` must be one of {list(STUDIES)}, got {name!r}.")
@@ -45,7 +44,7 @@ def reproduce(
     progress: Progress = silent,
     **data_options: Any,
 ) -> pd.DataFrame:
-    """Run what is left of a study, then draw its README and figures into the same folder."""
+    """Run the missing units of a study, then draw its README and figures into the same folder."""
     study = get_study(name, **data_options)
     records = run_study(study, folder, quick=quick, processes=processes, progress=progress)
     study.draw(records, Path(folder))
@@ -53,7 +52,7 @@ def reproduce(
 
 
 def redraw(name: str, folder: Path | str, *, quick: bool = False) -> pd.DataFrame:
-    """Draw README and figures anew from the records alone."""
+    """Draw the README and figures of a study from its records, without running anything."""
     records = load_records(folder, quick=quick)
     get_study(name).draw(records, Path(folder))
     return records

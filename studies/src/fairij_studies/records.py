@@ -1,7 +1,9 @@
-"""Records of a study: one JSON object a line, appended unit by unit, whole or not at all.
+"""The records of a study: a Parquet file, and a journal of JSON lines while the study runs.
 
-A unit's lines are written by one call and each says how many there are, so that after a crash the
-end of the file tells by itself which lines belong to a unit that was not written to its end.
+A running study appends each unit to the journal by one write. Every line says how many lines its
+unit has, so an interrupted write is recognised and cut off. At the end of a run the journal is
+folded into the Parquet file and deleted. Both files are read, so nothing is lost if the run is
+killed. A folder that holds only ``results.jsonl`` is read as well.
 """
 
 from __future__ import annotations
@@ -16,22 +18,47 @@ from typing import Any
 import pandas as pd
 
 from fairij.errors import InvalidInputError
+from fairij_studies.parquet import read_table, write_table
 
+RESULTS, JOURNAL = "results.parquet", "results.jsonl"
 UNIT, LINES = "unit", "unit_lines"
+Record = dict[str, Any]
 
 
 def identity(key: Mapping[str, Any]) -> str:
-    """A unit's key as text that does not depend on the order of its fields."""
+    """Return a unit's key as text that does not depend on the order of its fields."""
     return json.dumps(dict(key), sort_keys=True, allow_nan=False)
 
 
 def check_plain(records: Sequence[Mapping[str, Any]]) -> None:
-    """Raise unless all values can be written: plain, and finite where they are numbers."""
+    """Raise unless all values are plain, and finite where they are numbers."""
     json.dumps(list(records), default=_plain, allow_nan=False)
 
 
+def has_records(folder: Path) -> bool:
+    """Return whether a folder was written by a study."""
+    return any((folder / name).is_file() for name in (RESULTS, JOURNAL))
+
+
+def read_records(folder: Path) -> list[Record]:
+    """Return all records of complete units, in the order in which they were written."""
+    stored = read_table(folder / RESULTS) if (folder / RESULTS).is_file() else []
+    known = {_whose(record) for record in stored}
+    # a run that was killed while folding leaves the same units in both files
+    return stored + [r for r in read_journal(folder / JOURNAL) if _whose(r) not in known]
+
+
+def fold_journal(folder: Path) -> None:
+    """Move the journal's records into the Parquet file; do nothing without a journal."""
+    if (folder / JOURNAL).is_file():
+        records = read_records(folder)
+        if records:
+            write_table(folder / RESULTS, records)
+        (folder / JOURNAL).unlink()
+
+
 def append_unit(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    """Append one unit's records by a single write, and wait until they are on the disk."""
+    """Append one unit's records to a journal by a single write, and wait for the disk."""
     lines = [
         json.dumps({**r, LINES: len(records)}, default=_plain, allow_nan=False) for r in records
     ]
@@ -43,16 +70,16 @@ def append_unit(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
         os.fsync(file.fileno())
 
 
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """All records of whole units; nothing where there is no file yet."""
-    return _whole_units(path)[0]
+def read_journal(path: Path) -> list[Record]:
+    """Return the records of all complete units; none if there is no file."""
+    return _complete_units(path)[0]
 
 
 def cut_torn_end(path: Path) -> int:
-    """Cut off what an interrupted append left at the end; returns how many bytes that was."""
+    """Cut off what an interrupted append left at the end; return the number of bytes."""
     if not path.exists():
         return 0
-    _, end = _whole_units(path)
+    _, end = _complete_units(path)
     torn = path.stat().st_size - end
     if torn:
         with path.open("r+b") as file:
@@ -67,11 +94,11 @@ def record_frame(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
-    """Keep a second run out of the same folder, where the system has file locks."""
+    """Keep a second run out of the same folder, if the system has file locks."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
-    except ImportError:  # not on this system: the user has to see to it
+    except ImportError:  # this system has no file locks
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -89,10 +116,14 @@ def sole_writer(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _whole_units(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The records of whole units, and the byte at which the last of them ends."""
-    records: list[dict[str, Any]] = []
-    waiting: list[dict[str, Any]] = []
+def _whose(record: Record) -> tuple[bool, str]:
+    return record["quick"], record[UNIT]
+
+
+def _complete_units(path: Path) -> tuple[list[Record], int]:
+    """Return the records of complete units, and the byte at which the last of them ends."""
+    records: list[Record] = []
+    waiting: list[Record] = []
     place = end = 0
     content = path.read_bytes() if path.exists() else b""
     for number, line in enumerate(content.splitlines(keepends=True), 1):
@@ -101,9 +132,9 @@ def _whole_units(path: Path) -> tuple[list[dict[str, Any]], int]:
         if record is None:
             if place < len(content):
                 raise InvalidInputError(
-                    f"Line {number} of {path} must be one record in JSON, but is not, and is not "
-                    "the last one either: the file was damaged otherwise than by an interrupted "
-                    "run. Restore it, or move it away to start anew."
+                    f"Line {number} of {path} must be one record in JSON, but it is not. It is not "
+                    "the last line, so an interrupted run did not cause this. Restore the file, or "
+                    "move it away to start again."
                 )
             break
         if waiting and waiting[0][UNIT] != record[UNIT]:
@@ -118,7 +149,7 @@ def _whole_units(path: Path) -> tuple[list[dict[str, Any]], int]:
     return records, end
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _parsed(line: bytes) -> Record | None:
     if not line.endswith(b"\n"):
         return None
     try:
@@ -129,7 +160,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    """A numpy or torch scalar as Python's own."""
+    """Return a numpy or torch value as Python's own."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"A record must hold plain values, got {type(value).__name__}: {value!r}.")

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from fairij import FairIJ, Grid
 from fairij.language.batches import on_device
 from fairij.language.training import Recipe, train
-from fairij.method.search.dropping import Grid
-from fairij.mitigator import FairIJ
-from fairij.models.text.triggers import TriggerEditable, TriggerTokens
+from fairij.models.text.trigger_editable import TriggerEditable
+from fairij.models.text.triggers import TriggerTokens
 from fairij_studies.comments.heads import KEPT_BYTES, edited, training_arguments
 from fairij_studies.comments.prepared import Part, comments, device, encoder
 from fairij_studies.comments.t5 import device_name, timed

@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from fairij import FairIJ, Grid, LowestGap, SharedConjugateGradient
 from fairij.baselines.gapreg import GapReg
 from fairij.baselines.hgr import HGR
 from fairij.baselines.in_processing import InProcessing
@@ -21,10 +22,7 @@ from fairij.language.features import features, standardised
 from fairij.language.heads import HEADS
 from fairij.language.selection import BalancedAccuracyBudget
 from fairij.language.training import Recipe, Trained, train
-from fairij.method.search.dropping import Grid
-from fairij.method.selection import LowestGap
-from fairij.mitigator import FairIJ
-from fairij.solvers import SharedConjugateGradient, Solver
+from fairij.solvers import Solver
 from fairij_studies.comments.measured import measured
 from fairij_studies.comments.prepared import ENCODER, PARTS, Part, comments, device, encoder
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairij.fairness import counts
+from fairij.fairness import GAPS, counts
+from fairij.fairness.rates import rates_by_name
 
 
 def measured(
@@ -24,13 +25,9 @@ def measured(
     found = {
         "balanced_accuracy": counts.balanced_accuracy(table),
         "accuracy": counts.accuracy(table),
-        "equalized_odds": counts.equalized_odds(table, agg="sum"),
-        "demographic_parity": counts.demographic_parity(table),
+        "equalized_odds": GAPS["equalized_odds"].metric(table),
+        "demographic_parity": GAPS["demographic_parity"].metric(table),
     }
-    for name, rates in (
-        ("selection_rate", counts.selection_rates(table)),
-        ("true_positive_rate", counts.true_positive_rates(table)),
-        ("false_positive_rate", counts.false_positive_rates(table)),
-    ):
-        found[f"{name}_others"], found[f"{name}_mentioned"] = rates[0, 1], rates[1, 1]
+    for name, rates in rates_by_name(table).items():
+        found[f"{name}_others"], found[f"{name}_mentioned"] = rates
     return {prefix + name: float(value) for name, value in found.items()}

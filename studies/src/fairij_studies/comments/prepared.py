@@ -7,6 +7,7 @@ it over. Comments are kept as token numbers, about 14 MB; the encoder in half pr
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,11 +18,12 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from fairij.datasets._files import PathLike, write_atomically
 from fairij.datasets.wikipedia_comments import IDENTITY_TERMS, fetch_wikipedia_comments
 from fairij.language.encoders import fetch_minilm, load_encoder, load_tokenizer
 from fairij.models.text.library import load_transformers
+from fairij.storage.checksummed import write_whole
 
+PathLike = str | os.PathLike[str]
 MAX_LENGTH = 128
 PARTS = ("train", "val", "test")
 COMMENTS, ENCODER = "comments.npz", "encoder"
@@ -108,7 +110,7 @@ def write_comments(folder: Path, ids: Any, y: Any, split: Any, mentions: pd.Data
         mentions=mentions.to_numpy(bool),
         names=np.array(list(mentions.columns), dtype="U20"),
     )
-    write_atomically(folder / COMMENTS, content.getvalue())
+    write_whole(folder / COMMENTS, content.getvalue())
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fairij.datasets._files import write_atomically
+from fairij.storage.checksummed import write_whole
 from fairij_studies.comments.tables import (
     METHODS,
     MODELS,
@@ -22,6 +22,7 @@ from fairij_studies.comments.tables import (
     run_labels,
     shortfall,
 )
+from fairij_studies.figures import save_figure
 from fairij_studies.palette import look_of
 
 FIGURE = "trade-off.svg"
@@ -71,8 +72,8 @@ python -m fairij_studies.comments run --only model=NC --processes 2 --machine "t
 python -m fairij_studies.comments run                              # everything, one GPU
 fairij reproduce comments --quick                                  # made-up comments, on a CPU
 ```
-A run goes on where it stopped. Most units here ran side by side, so that the seconds in their
-records are no measure of their cost. This page and the figure are drawn from `results.jsonl` alone.
+A run continues where it stopped. Most units here ran side by side, so the seconds in their records
+do not measure their cost. This page and the figure are drawn from `results.parquet` alone.
 """
 
 
@@ -87,7 +88,7 @@ def draw(records: pd.DataFrame, folder: Path) -> None:
     if len(results):
         figure = trade_off(results)
         if figure is not None:
-            figure.save(str(folder / FIGURE))
+            save_figure(figure, folder / FIGURE)
             first = results["identity"].iloc[0]
             parts.append(
                 f"![Balanced accuracy against each gap]({FIGURE})\n\n"
@@ -109,7 +110,7 @@ def draw(records: pd.DataFrame, folder: Path) -> None:
         COMMANDS,
     ]
     text = "\n".join(part for part in parts if part)
-    write_atomically(folder / "README.md", (text.rstrip() + "\n").encode())
+    write_whole(folder / "README.md", (text.rstrip() + "\n").encode())
 
 
 def trade_off(results: pd.DataFrame) -> Any:

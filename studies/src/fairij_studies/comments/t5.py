@@ -20,7 +20,8 @@ from fairij.errors import InvalidInputError
 from fairij.language.training import Recipe, train
 from fairij.models.text.library import load_transformers
 from fairij.models.text.tokens import token_rows
-from fairij.models.text.triggers import TriggerEditable, TriggerTokens
+from fairij.models.text.trigger_editable import TriggerEditable
+from fairij.models.text.triggers import TriggerTokens
 from fairij_studies.comments.prepared import comments, device
 
 SMALL_T5 = "small-t5"

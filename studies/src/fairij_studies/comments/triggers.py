@@ -10,7 +10,8 @@ import torch
 from fairij.baselines.gapreg import GapReg
 from fairij.language.batches import on_device
 from fairij.language.training import Recipe, train
-from fairij.models.text.triggers import TriggerEditable, TriggerTokens
+from fairij.models.text.trigger_editable import TriggerEditable
+from fairij.models.text.triggers import TriggerTokens
 from fairij_studies.comments.heads import (
     BUDGET,
     CONSTRAINTS,

@@ -17,16 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fairij import AccuracyBudget, ConjugateGradient, FairIJ, Grid, LowestGap, adapt
 from fairij.datasets import Split
 from fairij.method.curvature import make_curvature
 from fairij.method.influence import nested_gradients
-from fairij.method.losses import get_loss
-from fairij.method.objective import Objective, normalised_weights
-from fairij.method.search.dropping import Grid
-from fairij.method.selection import AccuracyBudget, LowestGap, Selection
-from fairij.mitigator import FairIJ
-from fairij.models import adapt
-from fairij.solvers import ConjugateGradient, Solver, get_solver
+from fairij.method.selection import Selection
+from fairij.solvers import Solver, get_solver
+from fairij_studies.objectives import training_objective
 from fairij_studies.tabular.trial import Trial
 
 DAMPINGS = (3e-3, 1e-2, 3e-2)
@@ -112,16 +109,7 @@ def directions(
     solver: str | Solver = "cg",
 ) -> Tensor:
     """``(H + damping I)^-1 sum_{m < k} g_m / N`` for each k (K, D), by the order of influence."""
-    editable = adapt(model)
-    y, theta = torch.as_tensor(train.y), editable.theta
-    objective = Objective(
-        editable.linearize(train.X),
-        y,
-        get_loss("binary_cross_entropy"),
-        normalised_weights(None, len(y), theta),
-        theta,
-        torch.zeros_like(theta[0]),
-    )
+    objective = training_objective(model, train.X, train.y)
     order = torch.as_tensor(np.argsort(-influence, kind="stable"))
     inverse = get_solver(solver).prepare(make_curvature("ggn", objective), damping)
     return inverse.solve(nested_gradients(objective, order, list(ks))).x.T

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairij import Path
 from fairij.baselines import BASELINES, base
-from fairij.method.search.reweighting import Path
 from fairij_studies.tabular.trial import CONSTRAINTS
 
 Sweeps = dict[str, tuple[float, ...]]

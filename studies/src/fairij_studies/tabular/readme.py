@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from fairij.report.plots import save_chart
-from fairij.storage.edits import write_whole
+from fairij.storage.checksummed import write_whole
+from fairij_studies.figures import save_figure
 from fairij_studies.markdown import mean_and_deviation, table, yes
 from fairij_studies.tabular.claims import verdicts
 from fairij_studies.tabular.config import WHOLE, Story
@@ -34,10 +34,10 @@ FIGURES = {
 
 
 def draw(story: Story, records: pd.DataFrame, folder: Path) -> None:
-    """Write README.md and every figure as SVG and PNG."""
+    """Write README.md and every figure as SVG."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in FIGURES.items():
-        save_chart(figure(records), folder / name)
+        save_figure(figure(records), folder / f"{name}.svg")
     write_whole(folder / "README.md", readme(story, records).encode())
 
 
@@ -46,19 +46,19 @@ def readme(story: Story, records: pd.DataFrame) -> str:
         f"# {story.heading}",
         _how(story, records),
         "## Trade-offs\n"
-        "![Accuracy against each gap, mean over seeds](trade-off.png)\n\n"
+        "![Accuracy against each gap, mean over seeds](trade-off.svg)\n\n"
         "Fairer is to the right. Each point is one setting of a method, the mean over seeds on "
         "test rows; lines join those that no other setting of the method beats in both, and the "
         "others are pale. Outside the picture: settings that lose more than four points of "
         "accuracy or have a gap more than a tenth wider than the base model's, and pale ones below "
         "all lines. "
-        "[The same with error bars](trade-off-error-bars.png), one deviation over seeds.",
+        "[The same with error bars](trade-off-error-bars.svg), one deviation over seeds.",
         "## The methods\n" + _methods(records),
         "## At comparable points\n" + "\n\n".join(_results(records, c) for c in CONSTRAINTS),
         "## The paper's claims, tested\n"
         + "\n".join(f"- {verdict}" for verdict in verdicts(records, story)),
         "## Influence\n"
-        "![Sorted positive influence, and the gap before and after](influence.png)\n\n"
+        "![Sorted positive influence, and the gap before and after](influence.svg)\n\n"
         "The paper's figure 1: positive influences on demographic parity in rising order, and the "
         "gap on test rows before and after the edit that is chosen on validation rows.",
         "## Does an edit predict a refit?\n" + _refits(records),
@@ -91,7 +91,7 @@ def _how(story: Story, records: pd.DataFrame) -> str:
         "- Gaps are of thresholded predictions; equalized odds is the paper's sum of two gaps. "
         "Randomised methods are measured in expectation over their draws.\n"
         f"- fairij {', '.join(sorted(records['version'].unique()))}; every number is computed from "
-        "`results.jsonl`."
+        "`results.parquet`."
     )
 
 
@@ -237,7 +237,7 @@ def _refits(records: pd.DataFrame) -> str:
         "; training on all rows from another seed moves the gap by "
         f"{moved['demographic_parity']:.4f} and the accuracy by {moved['accuracy']:.4f}.\n\n"
         + table(("k", "gap, edit", "gap, refit", "accuracy, edit", "accuracy, refit"), lines)
-        + f"\n\n{_answer(rows)}\n\n![The edit against real refits, over k](refits.png)"
+        + f"\n\n{_answer(rows)}\n\n![The edit against real refits, over k](refits.svg)"
     )
 
 

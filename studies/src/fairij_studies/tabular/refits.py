@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fairij.models import adapt
+from fairij import adapt
 from fairij.models.torch.training import train_mlp
 from fairij_studies.tabular.config import REPORTED_SEEDS, Effort, Table
 from fairij_studies.tabular.editing import directions, fitted

@@ -10,11 +10,10 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+from fairij import AccuracyBudget, adapt
 from fairij.baselines import Predictor, Recipe, make_baseline
 from fairij.datasets import Split, Splits
 from fairij.errors import InvalidInputError
-from fairij.method.selection import AccuracyBudget
-from fairij.models import adapt
 from fairij_studies.tabular.config import Effort, Table
 from fairij_studies.tabular.editing import (
     BUDGETS,

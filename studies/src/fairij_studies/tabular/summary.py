@@ -17,6 +17,7 @@ WITHIN, WIDER = 0.02, 0.05  # of the base model's accuracy on validation rows
 RULES = {f"lowest gap within {budget:g} of accuracy": budget for budget in (WITHIN, WIDER)}
 ON_EDIT = {m.label: m.on_edit for m in COMPARED.values() if m.on_edit is not None}
 METHODS = ("ERM", *COMPARED, *EDITED, *ON_EDIT.values())  # in the order of tables
+SETTING = ["seed", "method", "parameter", "value", "needs_group", "validation_accuracy"]
 GAP_NAMES = {
     "demographic_parity": "demographic parity",
     "equalized_odds": "equalized odds (sum)",
@@ -28,7 +29,7 @@ def trade_offs(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
     """Every setting of every method for one constraint, the base model among them."""
     rows = records[records["kind"] == "trade_off"]
     rows = rows[(rows["constraint"] == constraint) | (rows["method"] == "ERM")]
-    return rows.assign(
+    return rows[SETTING].assign(
         gap=rows[f"test_{constraint}"],
         accuracy=rows["test_accuracy"],
         validation_gap=rows[f"validation_{constraint}"],
@@ -37,7 +38,8 @@ def trade_offs(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
 
 
 def methods_in(rows: pd.DataFrame) -> list[str]:
-    return [name for name in METHODS if name in set(rows["method"])]
+    found = set(rows["method"])
+    return [name for name in METHODS if name in found]
 
 
 def curves(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
@@ -56,26 +58,29 @@ def curves(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
 
 
 def chosen(records: pd.DataFrame, constraint: str, budget: float) -> pd.DataFrame:
-    """Of each method and seed the setting with the lowest gap on validation rows.
+    """Return, for each method and seed, the setting with the lowest gap on validation rows.
 
-    Only settings that lose at most ``budget`` of the base model's accuracy there are allowed, which
-    leaves out models that have become trivial. The base model itself is one of each method's
-    settings; ``is_base`` says where it is what was chosen.
+    Only settings that lose at most ``budget`` of the base model's validation accuracy are allowed.
+    This leaves out models that have become trivial. The base model counts as a setting of every
+    method; ``is_base`` says where it was chosen.
     """
-    rows = trade_offs(records, constraint)
+    rows = trade_offs(records, constraint).drop_duplicates(["seed", "method", "value"])
+    rows = rows.assign(is_base=is_base(rows).astype(bool))
     base = rows[rows["method"] == "ERM"]
-    picks = []
-    for method in methods_in(rows):
-        own = pd.concat([rows[rows["method"] == method], base]).drop_duplicates(
-            ["seed", "method", "value"]
-        )
-        for seed, settings in own.groupby("seed"):
-            level = base.loc[base["seed"] == seed, "validation_accuracy"].iloc[0]
-            allowed = settings[settings["validation_accuracy"] >= level - budget - 1e-9]
-            order = ["validation_gap", "validation_accuracy"]
-            best = allowed.sort_values(order, ascending=[True, False]).iloc[0]
-            picks.append({**best.to_dict(), "method": method, "is_base": bool(is_base(best))})
-    return pd.DataFrame(picks)
+    tried = pd.concat(
+        [
+            pd.concat([rows[rows["method"] == method], *([base] if method != "ERM" else [])])
+            .assign(method=method)
+            .sort_values("seed", kind="stable")
+            for method in methods_in(rows)
+        ],
+        ignore_index=True,
+    )
+    level = tried["seed"].map(base.set_index("seed")["validation_accuracy"])
+    allowed = tried[tried["validation_accuracy"] >= level - budget - 1e-9]
+    order = ["validation_gap", "validation_accuracy"]
+    best = allowed.sort_values(order, ascending=[True, False]).drop_duplicates(["method", "seed"])
+    return best.sort_index().reset_index(drop=True)
 
 
 def is_base(setting: Any) -> Any:

@@ -17,11 +17,11 @@ from safetensors.torch import save as to_safetensors
 from torch import nn
 
 from fairij.baselines import ERM, Predictor
+from fairij.data.hashing import data_fingerprint
 from fairij.datasets import Split, Splits
-from fairij.fairness import counts
+from fairij.fairness import GAPS, counts
 from fairij.models.torch.training import mlp, train_mlp
-from fairij.scale.fingerprints import data_fingerprint
-from fairij.storage.edits import write_whole
+from fairij.storage.checksummed import write_whole
 from fairij_studies.tabular.config import Effort, Table
 
 CONSTRAINTS = ("demographic_parity", "equalized_odds", "equal_opportunity")
@@ -66,9 +66,7 @@ def measures(predictor: Predictor, part: Split) -> dict[str, float]:
     found = (
         counts.accuracy(table),
         counts.balanced_accuracy(table),
-        counts.demographic_parity(table),
-        counts.equalized_odds(table, agg="sum"),
-        counts.equal_opportunity(table),
+        *(GAPS[name].metric(table) for name in CONSTRAINTS),
     )
     return {name: float(value) for name, value in zip(MEASURES, found, strict=True)}
 
@@ -77,7 +75,7 @@ def measures(predictor: Predictor, part: Split) -> dict[str, float]:
 def load_trial(table: Table, effort: Effort, seed: int) -> Trial:
     splits = table.rows.splits(seed)
     if effort.rows is not None:
-        train, validation, test = (_some(part, effort.rows) for part in splits)
+        train, validation, test = (first_rows(part, effort.rows) for part in splits)
         splits = replace(splits, train=train, validation=validation, test=test)
     facts = {
         "data": table.title,
@@ -117,5 +115,5 @@ def _fingerprint(splits: Splits) -> str:
     return digest.hexdigest()[:16]
 
 
-def _some(part: Split, rows: int) -> Split:
+def first_rows(part: Split, rows: int) -> Split:
     return Split(part.X[:rows], part.y[:rows], part.s[:rows])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,18 +13,17 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fairij import Exact, Neumann, PrintedWoodFisher, Woodbury, adapt
+from fairij.data.hashing import tensor_fingerprint
 from fairij.datasets import make_two_moons
 from fairij.errors import NotConvergedError
 from fairij.method.curvature import dense, make_curvature
 from fairij.method.influence import influence
-from fairij.method.losses import get_loss
-from fairij.method.objective import Objective, normalised_weights
+from fairij.method.objective import Objective
 from fairij.method.progress import timed
-from fairij.models import adapt
-from fairij.scale.fingerprints import fingerprint
-from fairij.solvers import Exact, Neumann, PrintedWoodFisher, Solver, Woodbury
-from fairij_studies.driver import Study, Unit
-from fairij_studies.two_moons_page import draw
+from fairij.solvers import Solver
+from fairij_studies.driver import Unit
+from fairij_studies.objectives import training_objective
 
 Array = NDArray[np.float64]
 DEPTHS = (1, 2, 3)
@@ -77,11 +75,6 @@ APPROXIMATIONS = (
 )
 
 
-def make_study(**data_options: str | os.PathLike[str] | None) -> Study:
-    """The study; its data are drawn and need no files, so options for them are passed over."""
-    return Study("two-moons", study_units, draw)
-
-
 def study_units(quick: bool) -> list[Unit]:
     size, seeds = (QUICK, SEEDS[:1]) if quick else (WHOLE, SEEDS)
     return [
@@ -102,18 +95,19 @@ def compare(size: Size, seed: int, depth: int) -> list[dict[str, Any]]:
     X, y = torch.tensor(moons.data.to_numpy()), torch.tensor(moons.target.to_numpy()).double()
     in_training = torch.tensor((moons.split == "train").to_numpy())
     model = trained(X[in_training], y[in_training], depth, size.epochs, seed)
-    objective = objective_of(model, X[in_training], y[in_training])
+    objective = training_objective(model, X[in_training], y[in_training])
     test = torch.nonzero(~in_training)[:, 0]
     chosen = test[np.random.default_rng(seed).integers(len(test))]
-    gradient = objective_of(model, X[chosen][None], y[chosen][None]).gradient
+    gradient = training_objective(model, X[chosen][None], y[chosen][None]).gradient
     eigenvalues = torch.linalg.eigvalsh(dense(make_curvature("hessian", objective)))
     low, high = float(eigenvalues[0]), float(eigenvalues[-1])
     damping = next(d for d in DAMPINGS if low + d > d / 10)
     exact = scores(objective, gradient, Exact(), "hessian", damping)
     predicted = (adapt(model).outputs(X[test]) > 0).double()
+    points = tensor_fingerprint(torch.cat([X, y[:, None]], 1))
     facts = {
         "data": "two moons that a line can separate",
-        "data_source": f"drawn with seed {seed}, {fingerprint(torch.cat([X, y[:, None]], 1))}",
+        "data_source": f"drawn with seed {seed}, {points}",
         "group_is_feature": False,  # there is none
         "constraint": "the loss of one test point",
         "n_train": int(in_training.sum()),
@@ -185,19 +179,6 @@ def shared_top(exact: Array, approximate: Array, k: int) -> float:
     """The share of the k largest scores that both have."""
     first, second = (set(np.argsort(-values)[:k].tolist()) for values in (exact, approximate))
     return len(first & second) / k
-
-
-def objective_of(model: nn.Module, X: Tensor, y: Tensor) -> Objective:
-    editable = adapt(model)
-    theta = editable.theta
-    return Objective(
-        editable.linearize(X),
-        y,
-        get_loss("binary_cross_entropy"),
-        normalised_weights(None, len(y), theta),
-        theta,
-        torch.zeros_like(theta[0]),
-    )
 
 
 def trained(X: Tensor, y: Tensor, depth: int, epochs: int, seed: int) -> nn.Sequential:

@@ -9,8 +9,8 @@ import pandas as pd
 
 from fairij_studies.palette import BLACK, BLUE, GREEN, ORANGE, RED, look_of
 from fairij_studies.tabular.trial import CONSTRAINTS
-from fairij_studies.trees_left_out import EDIT, LEAVES, PROXIMAL, REFIT, TRAINED_ON
-from fairij_studies.trees_summary import METHODS, curves, left_out, models_in, ordered
+from fairij_studies.trees.refit_comparison import EDIT, LEAVES, PROXIMAL, REFIT, TRAINED_ON
+from fairij_studies.trees.summary import METHODS, curves, models_in, ordered, refit_means
 
 WIDTH, HEIGHT = 230, 190
 GAPS = {
@@ -82,14 +82,14 @@ def _panel(frame: pd.DataFrame, constraint: str, model: str) -> Any:
     ).properties(width=WIDTH, height=HEIGHT, title=model)
 
 
-def left_out_figure(records: pd.DataFrame) -> Any:
+def refit_figure(records: pd.DataFrame) -> Any:
     """The gap over k: what the edit says, and what really refitted models have."""
     panels = []
     for column, words in (
         ("validation_surrogate", "gap of mean scores, validation rows"),
         ("test_demographic_parity", "demographic parity gap, test rows"),
     ):
-        frame = left_out(records, column).fillna(0.0)
+        frame = refit_means(records, column).fillna(0.0)
         frame = frame.assign(low=frame["mean"] - frame["std"], high=frame["mean"] + frame["std"])
         forms = ordered(frame["method"], tuple(ANSWERS))
         colours = alt.Scale(domain=forms, range=[ANSWERS[form] for form in forms])

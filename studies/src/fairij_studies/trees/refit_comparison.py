@@ -24,17 +24,15 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor
 
+from fairij import ConjugateGradient, FairIJ, Grid, adapt
 from fairij.method.curvature import GGN
-from fairij.method.losses import get_loss
-from fairij.method.objective import Objective, normalised_weights
-from fairij.method.search.dropping import Grid
-from fairij.mitigator import FairIJ
-from fairij.models import adapt
+from fairij.method.objective import Objective
 from fairij.models.constant import ConstantLinearization
-from fairij.solvers import ConjugateGradient
-from fairij_studies.trees_data import ADULT, Places
-from fairij_studies.trees_models import LIGHTGBM
-from fairij_studies.trees_runs import Case, Fitted, Record, edit, fitted
+from fairij.models.losses import get_loss
+from fairij_studies.objectives import training_objective
+from fairij_studies.trees.data import ADULT, Places
+from fairij_studies.trees.models import LIGHTGBM
+from fairij_studies.trees.runs import Case, Fitted, Record, edit, fitted
 
 EDIT, REFIT, LEAVES = "edit", "ensemble refitted", "leaves refitted by LightGBM"
 PROXIMAL, TRAINED_ON = "leaves at the damped minimum", "leaves trained on"
@@ -51,7 +49,7 @@ class Whatever:
         return len(gap) - 1
 
 
-def left_out_records(
+def refit_records(
     places: Places, seed: int, counts: tuple[int, ...] = COUNTS, rows: int | None = None
 ) -> list[Record]:
     base = fitted(Case(ADULT, LIGHTGBM, False, seed, places, rows))
@@ -79,7 +77,7 @@ def _answers(base: Fitted, fair: FairIJ | None, dropped: NDArray[np.int64]) -> d
     train, editable = base.splits.train, adapt(base.model)
     kept = np.setdiff1d(np.arange(len(train)), dropped)
     X, y = train.X[kept], train.y[kept]
-    objective = objective_of(base)
+    objective = training_objective(base.model, train.X, train.y)
     moved = {
         form: editable.edited(editable.theta + damped_minimum(objective, dropped, DAMPING, held))
         for form, held in ((PROXIMAL, True), (TRAINED_ON, False))
@@ -90,19 +88,6 @@ def _answers(base: Fitted, fair: FairIJ | None, dropped: NDArray[np.int64]) -> d
         LEAVES: base.model.booster_.refit(X, y, decay_rate=0.0),
         **moved,
     }
-
-
-def objective_of(base: Fitted) -> Objective:
-    editable, train = adapt(base.model), base.splits.train
-    theta = editable.theta
-    return Objective(
-        editable.linearize(train.X),
-        torch.as_tensor(train.y).to(theta),
-        get_loss("binary_cross_entropy"),
-        normalised_weights(None, len(train), theta),
-        theta,
-        torch.zeros_like(theta[0]),
-    )
 
 
 def damped_minimum(

@@ -12,17 +12,15 @@ from typing import Any
 import torch
 from sklearn.base import clone
 
+from fairij import AccuracyBudget, FairIJ, LowestGap, Path, TargetGap, adapt
 from fairij.baselines import ERM, Predictor, make_baseline
-from fairij.datasets import Split, Splits
+from fairij.datasets import Splits
 from fairij.errors import FairIJWarning
-from fairij.method.search.reweighting import Path
-from fairij.method.selection import AccuracyBudget, LowestGap, Selection, TargetGap
-from fairij.mitigator import FairIJ
-from fairij.models import adapt
-from fairij_studies.tabular.trial import CONSTRAINTS, PARTS, measures
-from fairij_studies.trees_data import Places, load_splits, source, tuning_splits
-from fairij_studies.trees_expected import expected_rows
-from fairij_studies.trees_models import make_model
+from fairij.method.selection import Selection
+from fairij_studies.tabular.trial import CONSTRAINTS, PARTS, first_rows, measures
+from fairij_studies.trees.data import Places, load_splits, source, tuning_splits
+from fairij_studies.trees.expected import expected_rows
+from fairij_studies.trees.models import make_model
 
 Record = dict[str, Any]
 BASE, EXPECTED = "ERM", "Fair-IJ expected"
@@ -134,7 +132,7 @@ def fitted(case: Case) -> Fitted:
     if case.tuning:
         splits = tuning_splits(splits)
     if case.rows is not None:
-        train, validation, test = (_head(part, case.rows) for part in splits)
+        train, validation, test = (first_rows(part, case.rows) for part in splits)
         splits = replace(splits, train=train, validation=validation, test=test)
     model = make_model(case.model, case.title)
     start = time.perf_counter()
@@ -261,7 +259,3 @@ def _facts(fair: FairIJ, row: int) -> Mapping[str, Any]:
         "drift": said["drift"],
         "surrogate": said["surrogate_before"],
     }
-
-
-def _head(part: Split, rows: int) -> Split:
-    return Split(part.X[:rows], part.y[:rows], part.s[:rows])

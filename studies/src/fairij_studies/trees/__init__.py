@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fairij_studies.driver import Scalar, Study, Unit
-from fairij_studies.trees_data import ADULT, COVERAGE, COVERAGE_SAMPLE, Places
-from fairij_studies.trees_left_out import COUNTS, left_out_records
-from fairij_studies.trees_models import HISTOGRAM, LIGHTGBM, LOGISTIC, MODELS
-from fairij_studies.trees_page import draw
-from fairij_studies.trees_runs import (
+from fairij_studies.trees.data import ADULT, COVERAGE, COVERAGE_SAMPLE, Places
+from fairij_studies.trees.models import HISTOGRAM, LIGHTGBM, LOGISTIC, MODELS
+from fairij_studies.trees.page import draw
+from fairij_studies.trees.refit_comparison import COUNTS, refit_records
+from fairij_studies.trees.runs import (
     BUDGETS,
     FORMS,
     RIVALS,
@@ -51,7 +51,7 @@ def study_units(places: Places, quick: bool) -> list[Unit]:
             "counts": QUICK_COUNTS if quick else COUNTS,
             "rows": QUICK_ROWS if quick else None,
         }
-        units.append(Unit({"seed": seed, "work": "left out"}, left_out_records, arguments, 40))
+        units.append(Unit({"seed": seed, "work": "left out"}, refit_records, arguments, 40))
     return units
 
 

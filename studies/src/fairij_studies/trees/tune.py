@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairij_studies.tabular.trial import CONSTRAINTS
-from fairij_studies.trees_data import ADULT, Places
-from fairij_studies.trees_models import LIGHTGBM, MODELS, TUNING_SEEDS, search
-from fairij_studies.trees_runs import SLACK, Case, edit, edit_records, fitted
 
-from fairij.method.search.reweighting import Path
-from fairij.method.selection import AccuracyBudget, LowestGap, Selection
+from fairij import AccuracyBudget, LowestGap, Path
+from fairij.method.selection import Selection
+from fairij_studies.tabular.trial import CONSTRAINTS
+from fairij_studies.trees.data import ADULT, Places
+from fairij_studies.trees.models import LIGHTGBM, MODELS, TUNING_SEEDS, search
+from fairij_studies.trees.runs import SLACK, Case, edit, edit_records, fitted
 
 trained = cache(fitted)
 EDIT_SEEDS = (*TUNING_SEEDS, 0, 1, 2, 3, 4)

@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fairij.report.plots import save_chart
-from fairij.storage.edits import write_whole
+from fairij.storage.checksummed import write_whole
+from fairij_studies.figures import save_figure
 from fairij_studies.markdown import mean_and_deviation, table
 from fairij_studies.palette import BLACK, BLUE
 
@@ -17,9 +17,9 @@ MATCH = 0.9  # a mean rank correlation above it
 
 
 def draw(records: pd.DataFrame, folder: Path) -> None:
-    """Write README.md and the figure as SVG and PNG."""
+    """Write README.md and the figure as SVG."""
     folder.mkdir(parents=True, exist_ok=True)
-    save_chart(scatter_figure(records), folder / "agreement")
+    save_figure(scatter_figure(records), folder / "agreement.svg")
     write_whole(folder / "README.md", readme(records).encode())
 
 
@@ -84,7 +84,7 @@ def readme(records: pd.DataFrame) -> str:
         "1e-4 up, that makes the Hessian clearly positive definite, the same for all "
         "approximations (the printed recurrence has none). The paper names neither its damping, "
         "nor the activation, nor the number of epochs: those are ours.\n\n"
-        "![Approximate against exact influence](agreement.png)\n\n"
+        "![Approximate against exact influence](agreement.svg)\n\n"
         "## Agreement\nMean ± deviation over seeds; for MAD (of a score, and beside the exact "
         "scores' deviation) and R², which has no lower end, the median. Neumann's series is far "
         "from its end: of a direction with eigenvalue λ its 1000 steps leave (1 - λ/25)^1000 "
@@ -96,7 +96,7 @@ def readme(records: pd.DataFrame) -> str:
         + _claim(records)
         + "\n\n## Run it again\n`fairij reproduce two-moons` goes on where it was stopped and "
         f"draws this page. fairij {', '.join(sorted(records['version'].unique()))}; every number "
-        "is computed from `results.jsonl`.\n"
+        "is computed from `results.parquet`.\n"
     )
 
 

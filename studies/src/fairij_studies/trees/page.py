@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairij.report.plots import save_chart
-from fairij.storage.edits import write_whole
+from fairij.storage.checksummed import write_whole
+from fairij_studies.figures import save_figure
 from fairij_studies.tabular.trial import CONSTRAINTS
-from fairij_studies.trees_data import ADULT
-from fairij_studies.trees_figures import left_out_figure, trade_off_figure
-from fairij_studies.trees_left_out import EDIT, LEAVES, PROXIMAL, REFIT, TRAINED_ON
-from fairij_studies.trees_models import LIGHTGBM
-from fairij_studies.trees_runs import BASE
-from fairij_studies.trees_summary import (
+from fairij_studies.trees.data import ADULT
+from fairij_studies.trees.figures import refit_figure, trade_off_figure
+from fairij_studies.trees.models import LIGHTGBM
+from fairij_studies.trees.refit_comparison import EDIT, LEAVES, PROXIMAL, REFIT, TRAINED_ON
+from fairij_studies.trees.runs import BASE
+from fairij_studies.trees.summary import (
     METHODS,
     chosen,
     compared,
     curves,
-    left_out,
     models_in,
     ordered,
+    refit_means,
 )
 
 HEADLINES = (  # aims: the gap, at an accuracy and at most so large
@@ -88,7 +88,7 @@ dropped" has more than one meaning for an ensemble. Adult, LightGBM, sex not a f
 - *{leaves}* keeps the splits and computes all leaves anew as boosting would;
 - *{refit}* trains everything again, splits included.
 
-![The gap over k by the edit and by real refits](left-out.png)
+![The gap over k by the edit and by real refits](refits.svg)
 
 {table}
 """
@@ -99,8 +99,8 @@ def draw(records: pd.DataFrame, folder: Path) -> None:
     blind = compared(records, group_is_feature=False)
     titles = list(dict.fromkeys(blind["data"]))
     for title in titles:
-        save_chart(trade_off_figure(blind, title), folder / _slug(title))
-    save_chart(left_out_figure(records), folder / "left-out")
+        save_figure(trade_off_figure(blind, title), folder / f"{_slug(title)}.svg")
+    save_figure(refit_figure(records), folder / "refits.svg")
     write_whole(folder / "README.md", page(records, titles).encode())
 
 
@@ -113,7 +113,7 @@ def page(records: pd.DataFrame, titles: list[str]) -> str:
     for title in titles:
         parts.append(
             f"## {title}, {_attribute(blind, title)} not among the features\n\n"
-            f"![Accuracy against each gap]({_slug(title)}.png)\n\n" + _table(blind, title)
+            f"![Accuracy against each gap]({_slug(title)}.svg)\n\n" + _table(blind, title)
         )
     parts.append("## The group among the features\n")
     parts += [
@@ -127,7 +127,7 @@ def page(records: pd.DataFrame, titles: list[str]) -> str:
             trained_on=TRAINED_ON,
             leaves=LEAVES,
             refit=REFIT,
-            table=_left_out_table(records),
+            table=_refit_table(records),
         )
     )
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
@@ -221,14 +221,14 @@ def _table(records: pd.DataFrame, title: str) -> str:
     return "\n".join(lines)
 
 
-def _left_out_table(records: pd.DataFrame) -> str:
+def _refit_table(records: pd.DataFrame) -> str:
     lines = []
     for column, words in (
         ("validation_surrogate", "gap of mean scores, validation"),
         ("test_demographic_parity", "demographic parity gap, test"),
         ("test_accuracy", "accuracy, test"),
     ):
-        frame = left_out(records, column)
+        frame = refit_means(records, column)
         ks = sorted(set(frame["k"]))
         lines.append(f"| {words}; k | " + " | ".join(f"{k:.0f}" for k in ks) + " |")
         lines.append("|" + "---|" * (len(ks) + 1))

@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from fairij_studies.trees_data import (
+from fairij_studies.trees.data import (
     ADULT,
     COMPAS,
     COVERAGE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from fairij_studies.trees_models import MODELS
-from fairij_studies.trees_runs import BASE, FORMS, RIVALS
+from fairij_studies.trees.models import MODELS
+from fairij_studies.trees.runs import BASE, FORMS, RIVALS
 
 METHODS = (BASE, "Fair-IJ", *(form for form in FORMS if form != "Fair-IJ"), *RIVALS)
 LEFT_OUT = "left out"
@@ -69,7 +69,7 @@ def chosen(
     )
 
 
-def left_out(records: pd.DataFrame, column: str) -> pd.DataFrame:
+def refit_means(records: pd.DataFrame, column: str) -> pd.DataFrame:
     """Mean and deviation over seeds of one measure, by form and k."""
     rows = records[records["kind"] == LEFT_OUT] if "kind" in records else records.iloc[:0]
     grouped = rows.groupby(["method", "k"], as_index=False)

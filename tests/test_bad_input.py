@@ -23,8 +23,8 @@ from fairij.errors import (
     NotStationaryWarning,
     SmallGroupWarning,
 )
-from fairij.method.losses import SquaredError
-from fairij.method.search.dropping import SEARCHES
+from fairij.models.losses import SquaredError
+from fairij.method.search import SEARCHES
 
 DATA = problem()
 
@@ -321,11 +321,11 @@ def test_wrong_length_of_groups_for_training_rows() -> None:
 def test_parts_of_unlike_lengths() -> None:
     says(
         complaint(X=(DATA.X, DATA.X[:7])),
-        "All parts of `X` must have as many rows as each other, got [7, 240]",
+        "All parts of `X` must have equally many rows, got [7, 240]",
     )
     says(
         complaint(X=(DATA.X, DATA.X), X_val=(DATA.X_val, DATA.X_val[:7])),
-        "All parts of `X_val` must have as many rows as each other, got [7, 480]",
+        "All parts of `X_val` must have equally many rows, got [7, 480]",
     )
 
 

@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "lists of unlike lengths": (
         {"X": [[1.0, 2.0]] * (N - 1) + [[1.0]]},
-        r"must have as many values in every row",
+        r"must have equally many values in every row",
     ),
     "complex numbers": ({"X": X.astype(complex)}, r"`X` must be real numbers, got complex"),
     "masked values": ({"X": np.ma.masked_less(X, -1)}, r"`X` must not have masked values"),
@@ -190,7 +190,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "weights as words": ({"sample_weight": ["a"] * N}, r"`sample_weight` must be numbers"),
     "weights too few": ({"sample_weight": np.ones(5)}, r"expected 240, got 5"),
     "an empty tuple": ({"X": ()}, r"must hold at least one array"),
-    "parts of unlike lengths": ({"X": (X, X[:5])}, r"as many rows as each other"),
+    "parts of unlike lengths": ({"X": (X, X[:5])}, r"must have equally many rows"),
     "objects": ({"X": put(X, (0, 0), object(), object)}, r"`X` must be numeric"),
     "times": (
         {"X": put(X, (0, 0), datetime.timedelta(1), object)},

@@ -36,8 +36,8 @@ from fairij import (
 )
 from fairij.errors import SeenRowsWarning
 from fairij.method.influence import RIDGE
-from fairij.method.losses import SquaredError, get_loss
-from fairij.method.types import FOLDS, parted
+from fairij.models.losses import SquaredError, get_loss
+from fairij.method.folds import FOLDS, assigned as parted
 from reference import Case
 
 DAMPING = 1e-2
@@ -551,7 +551,7 @@ def test_validation_rows_split_off_the_training_rows() -> None:
     module = train(mlp().double(), X, data.y, "binary_cross_entropy")
     frame = pd.DataFrame(data.X, columns=list("abcd"), index=np.arange(560) + 1000)
     settings = {"solver": "exact", "validation_fraction": 0.4, "random_state": 5}
-    with pytest.warns(SeenRowsWarning, match="flatters it"):
+    with pytest.warns(SeenRowsWarning, match="on them are too good"):
         model = fair(module, **settings).fit(frame, data.y, sensitive_features=data.sex)
     held = np.isnan(model.influence_)
     for name in ("f", "m"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from fairij.data.checks import data_of
+from fairij.data.fit_data import data_of
 from fairij.data.hashing import data_fingerprint, in_background
 from fairij.data.processes import processes
 from fairij.data.rows import n_rows

@@ -1,4 +1,4 @@
-"""Tables of rows in any of the forms that people hold them: count them, take some, check them."""
+"""Tables of rows in any form: count the rows, take some, check them, make tensors of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def n_rows(X: Any) -> int:
     lengths = {_length(part) for part in parts}
     if len(lengths) != 1:
         raise InvalidInputError(
-            f"All parts of `X` must have as many rows as each other, got {sorted(lengths)}."
+            f"All parts of `X` must have equally many rows, got {sorted(lengths)}."
         )
     return lengths.pop()
 
@@ -43,7 +43,7 @@ def _length(part: Any) -> int:
 
 
 def take_rows(X: Any, index: Any) -> Any:
-    """Some rows of ``X``, in the same form; those of a source are read into memory."""
+    """Some rows of ``X`` in the same form; rows of a source are read into memory."""
     if isinstance(X, Source):
         return X.take(index)
     if isinstance(X, Mapping):
@@ -68,7 +68,7 @@ def _places(index: Any) -> np.ndarray[Any, Any]:
 
 
 def _listed(rows: list[Any], index: Any) -> list[Any]:
-    """Some texts, or some rows of tokens, which may be of unlike lengths."""
+    """Some texts, or some rows of tokens, which may have different lengths."""
     places = _places(index)
     return [rows[i] for i in (np.flatnonzero(places) if places.dtype == bool else places).tolist()]
 
@@ -78,20 +78,21 @@ def _array(X: Any, name: str = "X") -> np.ndarray[Any, Any]:
         return np.asarray(X)
     except ValueError:
         raise InvalidInputError(
-            f"`{name}` must have as many values in every row, but its rows are of unlike lengths."
+            f"`{name}` must have equally many values in every row, but its rows have different "
+            "lengths."
         ) from None
 
 
 def part_of(X: Any, index: Any) -> Any:
-    """Some rows of ``X``, ascending; those of a source stay where they are."""
+    """Some rows of ``X``, ascending; rows of a source are not read."""
     return X.subset(np.asarray(index)) if isinstance(X, Source) else take_rows(X, index)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the rows of a table look like: how wide they are, and the columns' names if any."""
+    """The shape of a table's rows, and the names of its columns if it has any."""
 
-    width: tuple[int, ...]  # () where rows have no one shape
+    width: tuple[int, ...]  # () if rows have no one shape
     names: tuple[Any, ...] | None
 
     @classmethod
@@ -101,7 +102,7 @@ class Columns:
         return cls(shape[1:], None if names is None else tuple(names))
 
     def check(self, name: str, X: Any) -> None:
-        """Raise unless ``X`` has these columns: as many, and in this order where both are named."""
+        """Raise unless ``X`` has as many columns, in the same order if both have names."""
         found = Columns.of(X)
         if self.width and found.width and self.width != found.width:
             raise InvalidInputError(
@@ -122,7 +123,7 @@ def _size(width: tuple[int, ...]) -> str:
 
 
 def to_tensors(X: Any, *, dtype: torch.dtype, device: torch.device, name: str = "X") -> Any:
-    """``X`` as tensors on a device, real numbers in ``dtype``, checked to be finite."""
+    """``X`` as tensors on a device; real numbers have this ``dtype`` and must be finite."""
     if isinstance(X, Mapping):
         return {
             key: to_tensors(part, dtype=dtype, device=device, name=f"{name}[{key!r}]")
@@ -137,19 +138,19 @@ def to_tensors(X: Any, *, dtype: torch.dtype, device: torch.device, name: str = 
         tensor = X.detach()
     else:
         array = _numeric(X, name)
-        # torch reads neither foreign byte order nor negative strides
+        # torch takes neither a foreign byte order nor negative strides
         array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
         tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
     if tensor.is_floating_point():
         converted = tensor.to(device=device, dtype=dtype)
         check_finite(converted, tensor, getattr(X, "columns", None), name)
         return converted
-    # integers are token or category ids in a collection, but numbers when they are the whole table
+    # integers stay integers: in a collection they may be token or category ids
     return tensor.to(device=device)
 
 
 def check_finite(tensor: Tensor, original: Tensor, columns: Any = None, name: str = "X") -> None:
-    """Raise on NaN or infinity, naming the first place and what ``original`` has there."""
+    """Raise on NaN or infinity; the message has the first place and its value in ``original``."""
     if bool(torch.isfinite(tensor.sum())):  # one pass; a NaN or infinity cannot vanish from a sum
         return
     bad = ~torch.isfinite(tensor)
@@ -169,7 +170,7 @@ def check_finite(tensor: Tensor, original: Tensor, columns: Any = None, name: st
 
 @contextmanager
 def speaking_of(argument: str, *, instead_of: str = "X") -> Iterator[None]:
-    """Let errors raised inside name the argument that the user gave."""
+    """Errors raised inside name ``argument`` in place of ``instead_of``."""
     try:
         yield
     except InvalidInputError as error:
@@ -186,8 +187,8 @@ def _numeric(X: Any, name: str) -> np.ndarray[Any, Any]:
     array = _array(X, name)
     if array.dtype.kind == "c":
         raise InvalidInputError(
-            f"`{name}` must be real numbers, got {array.dtype}: take real and imaginary parts as "
-            "columns of their own."
+            f"`{name}` must be real numbers, got {array.dtype}: give real and imaginary parts as "
+            "separate columns."
         )
     if array.dtype.kind == "f":
         return array if array.itemsize <= 8 else array.astype(np.float64)

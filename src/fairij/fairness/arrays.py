@@ -60,8 +60,14 @@ def weights(sample_weight: Any, rows: int) -> NDArray[np.float64] | None:
         return None
     weight = numbers("sample_weight", sample_weight)
     check_rows("sample_weight", weight, rows)
-    if (weight < 0).any() or weight.sum() == 0:
-        raise InvalidInputError("`sample_weight` must not be negative and not all zero.")
+    if (weight < 0).any():
+        row = int(np.flatnonzero(weight < 0)[0])
+        raise InvalidInputError(
+            f"`sample_weight` must not be negative: row {row} holds {weight[row]:g}; use 0 to "
+            "leave a row out."
+        )
+    if weight.sum() == 0:
+        raise InvalidInputError("`sample_weight` must not be all zero; pass None to weigh alike.")
     return weight
 
 

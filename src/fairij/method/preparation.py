@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.data.checks import Data, held_out
+from fairij.data.fit_data import Data, held_out
 from fairij.data.rows import speaking_of
 from fairij.errors import Notice
 from fairij.fairness.sizes import check_precision, check_sizes
 from fairij.method.objective import Objective, normalised_weights
 from fairij.method.settings import Settings
 from fairij.method.types import GroupedRows
-from fairij.models.base import Editable, Held
+from fairij.models.base import HELD_BACK, Editable, Held
 from fairij.models.labels import (
     Labels,
     check_runs,
@@ -25,7 +25,6 @@ from fairij.models.labels import (
     known_classes,
     reversed_labels,
 )
-from fairij.models.sklearn.estimators import HELD_BACK
 
 
 @dataclass(frozen=True)

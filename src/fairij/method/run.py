@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from fairij.data.checks import Data
+from fairij.data.fit_data import Data
 from fairij.method.settings import Settings
 from fairij.models.base import Editable
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from fairij._version import __version__
-from fairij.data.checks import Data
+from fairij.data.fit_data import Data
 from fairij.data.hashing import data_fingerprint, tensor_fingerprint
 from fairij.data.processes import processes
 from fairij.errors import InvalidInputError

@@ -319,7 +319,7 @@ def test_exponentiated_gradient_is_the_best_mixture_of_four() -> None:
         [[labels[i][s == g].mean() - labels[i].mean() for i in range(4)] for g in (0, 1)]
     )
     best = linprog(errors, np.concatenate([to_all, -to_all]), [0.05] * 4, np.ones((1, 4)), [1])
-    method = ExponentiatedGradient(tolerance=0.05, max_iter=50, estimator=LogisticRegression(C=1e4))
+    method = ExponentiatedGradient(tolerance=0.05, max_iter=25, estimator=LogisticRegression(C=1e4))
     chance = method.fit(None, split, split).acceptance(split.X)
     error = np.where(y == 1, 1 - chance, chance).mean()
     assert error == pytest.approx(best.fun, abs=0.01)
@@ -330,11 +330,11 @@ def test_exponentiated_gradient_is_the_best_mixture_of_four() -> None:
 
 def test_exponentiated_gradient_trains_the_network(trial: Any) -> None:
     t = trial.test
-    recipe = Recipe(start="model", epochs=5, batch_size=128, learning_rate=1e-2, checkpoint="last")
+    recipe = Recipe(start="model", epochs=3, batch_size=300, learning_rate=3e-2, checkpoint="last")
     gaps = [
         gap_of(
             "demographic_parity",
-            ExponentiatedGradient(tolerance=tolerance, max_iter=8, recipe=recipe)
+            ExponentiatedGradient(tolerance=tolerance, max_iter=5, recipe=recipe)
             .fit(trial.model, trial.train, trial.validation)
             .expected_counts(t.X, t.y, t.s),
         )

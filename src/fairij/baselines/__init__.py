@@ -1,7 +1,7 @@
-"""Rivals of Fair-IJ behind one face; a new one is one file and one line here.
+"""Rivals of Fair-IJ with one interface. A new one is one file and one line here.
 
-``BASELINES[name](constraint=..., ...).fit(model, train, validation)`` gives a `Predictor`. What
-each needs and does is said on its class: ``needs_group_at_test``, ``refits``, ``randomised``,
+``BASELINES[name](constraint=..., ...).fit(model, train, validation)`` gives a `Predictor`. Class
+attributes say what each needs and does: ``needs_group_at_test``, ``refits``, ``randomised``,
 ``constraints``, ``trade_off``.
 """
 
@@ -47,9 +47,20 @@ def make_baseline(
     seed: int | None = None,
     **settings: Any,
 ) -> Baseline:
-    """A baseline by name, with ``value`` for the parameter of its trade-off.
+    """A baseline by name.
 
-    A seed is passed on to those that draw anything, a constraint to those that have one.
+    Parameters
+    ----------
+    name : str
+        One of `BASELINES`.
+    constraint : str, optional
+        Passed on to baselines that have a constraint.
+    value : float, optional
+        Value of the parameter that trades accuracy for fairness.
+    seed : int, optional
+        Passed on to baselines that draw at random.
+    **settings : dict
+        Other settings of the baseline.
     """
     if name not in BASELINES:
         raise InvalidInputError(f"`name` must be one of {sorted(BASELINES)}, got {name!r}.")

@@ -1,7 +1,7 @@
-"""The face of all baselines: frozen settings with ``fit(model, train, validation) -> Predictor``.
+"""What all baselines share: frozen settings with ``fit(model, train, validation) -> Predictor``.
 
 Labels are 0 and 1, groups are codes 0 ... G-1, as in `fairij.datasets.Split`. A baseline never
-changes the model that it is given. What a user must know before choosing one stands on its class.
+changes the given model. Class attributes say what a baseline needs and does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fairij.models import adapt
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-# the truths given which rates are to be equal; None: all rows together
+# rates must be equal given each of these true labels; None stands for all rows together
 STRATA: dict[str, tuple[int | None, ...]] = {
     "demographic_parity": (None,),
     "equalized_odds": (1, 0),
@@ -31,7 +31,7 @@ STRATA: dict[str, tuple[int | None, ...]] = {
 
 @dataclass(frozen=True)
 class TradeOff:
-    """The parameter that trades accuracy for fairness, and values from one end to the other."""
+    """The parameter that trades accuracy for fairness, and values from accurate to fair."""
 
     parameter: str
     sweep: tuple[float, ...]
@@ -44,8 +44,8 @@ TOLERANCES = TradeOff("tolerance", (1.0, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02,
 class Predictor:
     """A fitted baseline.
 
-    ``scores(X, s)`` are in [0, 1]. A deterministic predictor says 1 where the score is above one
-    half; a randomised one says 1 with the score as its probability.
+    ``scores(X, s)`` are in [0, 1]. A deterministic predictor gives label 1 where the score is
+    above one half. A randomised one gives label 1 with the score as its probability.
     """
 
     scores: Callable[[Any, Codes | None], Array]
@@ -54,7 +54,7 @@ class Predictor:
     seed: int = 0
 
     def predict(self, X: Any, s: ArrayLike | None = None, *, seed: int | None = None) -> Codes:
-        """Labels (N,); randomised predictors draw them anew for every ``seed``."""
+        """Labels (N,). Randomised predictors draw them with ``seed``."""
         chance = self.acceptance(X, s)
         if not self.randomised:
             return chance.astype(np.int64)
@@ -62,17 +62,17 @@ class Predictor:
         return (rng.random(len(chance)) < chance).astype(np.int64)
 
     def predict_proba(self, X: Any, s: ArrayLike | None = None) -> Array:
-        """Scores of both labels (N, 2); those of a randomised predictor are its odds."""
+        """Scores of both labels (N, 2). For a randomised predictor they are probabilities."""
         positive = self._scores(X, s)
         return np.stack([1 - positive, positive], 1)
 
     def acceptance(self, X: Any, s: ArrayLike | None = None) -> Array:
-        """``P(label = 1)`` of each row (N,), over the predictor's own draws: 0 or 1 without any."""
+        """``P(label = 1)`` of each row (N,), over its draws. It is 0 or 1 if it has none."""
         scores = self._scores(X, s)
         return scores if self.randomised else (scores > 0.5).astype(np.float64)
 
     def expected_counts(self, X: Any, y: ArrayLike, s: ArrayLike) -> Array:
-        """Expected rows by (group, truth, label), as the metrics of ``fairness.counts`` take."""
+        """Expected number of rows by (group, true label, label), as `fairness.counts` takes."""
         truth, codes = np.asarray(y).astype(np.int64), np.asarray(s).astype(np.int64)
         chance = self.acceptance(X, codes if self.needs_group else None)
         cells, size = 2 * codes + truth, 2 * (int(codes.max()) + 1)
@@ -84,44 +84,46 @@ class Predictor:
             return self.scores(X, None)
         if s is None:
             raise InvalidInputError(
-                "`s` must hold the group of every row: this predictor treats groups apart and "
-                "cannot be used where the group is unknown; got None."
+                "`s` must hold the group of every row, got None: this predictor treats groups "
+                "differently, so it cannot be used where the group is unknown."
             )
         return self.scores(X, np.asarray(s).astype(np.int64))
 
 
 class Baseline(Protocol):
-    """Settings of one method."""
+    """Settings of one method. Subclasses state where they differ from these defaults."""
 
     name: ClassVar[str]
-    needs_group_at_test: ClassVar[bool]
-    refits: ClassVar[bool]  # trains the network's parameters, anew or further
-    randomised: ClassVar[bool]
-    constraints: ClassVar[tuple[str, ...]]
-    trade_off: ClassVar[TradeOff | None]
+    needs_group_at_test: ClassVar[bool] = False
+    refits: ClassVar[bool] = False  # trains the network's parameters
+    randomised: ClassVar[bool] = False
+    constraints: ClassVar[tuple[str, ...]] = tuple(STRATA)
+    trade_off: ClassVar[TradeOff | None] = None
 
-    def fit(self, model: Any, train: Split, validation: Split) -> Predictor: ...
+    def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
+        """Fit on validation rows, or train on training rows; the model is left alone."""
+        ...
 
 
 def positive_scores(model: Any, X: Any) -> Array:
-    """``P(y = 1 | x)`` by a fitted model with one logit or two outputs, in double precision."""
+    """``P(y = 1 | x)`` (N,) by a fitted model with one logit or two outputs, in float64."""
     z = adapt(model).outputs(X).detach().cpu().double()
     if z.ndim == 2:
         if z.shape[1] != 2:
             raise InvalidInputError(
-                f"`model` must have one logit or two outputs a row, got {z.shape[1]}: baselines "
+                f"`model` must have one logit or two outputs per row, got {z.shape[1]}: baselines "
                 "are for two classes."
             )
         z = z[:, 1] - z[:, 0]
     return np.asarray(torch.sigmoid(z).numpy(), dtype=np.float64)
 
 
-def strata_rows(constraint: str, split: Split, *, n_groups: int) -> list[list[Codes]]:
-    """Rows of every group given every truth that the constraint asks about."""
+def strata_rows(constraint: str, y: NDArray[Any], s: Codes, *, n_groups: int) -> list[list[Codes]]:
+    """Row numbers of every group, given every true label that the constraint asks about."""
     cells = []
     for truth in STRATA[constraint]:
-        inside = np.ones(len(split), bool) if truth is None else split.y == truth
-        groups = [np.flatnonzero(inside & (split.s == g)) for g in range(n_groups)]
+        inside = np.ones(len(y), bool) if truth is None else y == truth
+        groups = [np.flatnonzero(inside & (s == g)) for g in range(n_groups)]
         for g, rows in enumerate(groups):
             if len(rows) == 0:
                 of_truth = "" if truth is None else f" with y = {truth}"
@@ -134,6 +136,7 @@ def strata_rows(constraint: str, split: Split, *, n_groups: int) -> list[list[Co
 
 
 def count_groups(*splits: Split) -> int:
+    """The number of groups, at least two."""
     n_groups = max(int(split.s.max()) for split in splits) + 1
     if n_groups < 2:
         raise InvalidInputError("`s` must hold at least two groups, got one.")
@@ -141,6 +144,7 @@ def count_groups(*splits: Split) -> int:
 
 
 def check_constraint(constraint: str, allowed: Sequence[str], method: str) -> None:
+    """Raise unless a method knows the constraint."""
     if constraint not in allowed:
         raise InvalidInputError(
             f"`constraint` of {method} must be one of {list(allowed)}, got {constraint!r}."
@@ -148,8 +152,9 @@ def check_constraint(constraint: str, allowed: Sequence[str], method: str) -> No
 
 
 def check_codes(s: Codes, n_groups: int) -> None:
+    """Raise unless all groups were fitted on."""
     if len(s) and not 0 <= s.min() <= s.max() < n_groups:
         raise InvalidInputError(
-            f"`s` must hold the groups that were fitted on, 0 to {n_groups - 1}; got {s.min()} to "
+            f"`s` must hold groups that were fitted on, 0 to {n_groups - 1}; got {s.min()} to "
             f"{s.max()}."
         )

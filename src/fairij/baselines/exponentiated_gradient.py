@@ -13,6 +13,7 @@ from torch import nn
 
 from fairij.baselines.base import (
     Array,
+    Baseline,
     Codes,
     Predictor,
     TradeOff,
@@ -34,22 +35,28 @@ SHORT = Recipe(start="model", epochs=10, learning_rate=1e-3, checkpoint="last")
 
 
 @dataclass(frozen=True)
-class ExponentiatedGradient:
+class ExponentiatedGradient(Baseline):
     """A mixture of classifiers, each fitted to reweighted and relabelled training rows.
 
-    Each group's rate is within the tolerance of the rate of all on the training rows, so two
-    groups may differ by twice as much. Every step trains the network once more, which makes
-    this the dearest baseline: the default recipe is short, goes on from the model given and takes
-    larger steps than the others', since a network that hardly moves is no answer to new weights.
+    On the training rows, each group's rate is within the tolerance of the rate of all rows, so
+    two groups may differ by twice as much. Every step trains the network again, so this is the
+    slowest baseline. Its default recipe is short, starts from the given model and takes larger
+    steps than the others', because the network must react to new weights.
 
     Parameters
     ----------
-    constraint : the rates that are bounded
-    tolerance : how far each group's rate may be from that of all
-    max_iter : steps, each with one fit or more
-    estimator : a scikit-learn classifier to fit in place of the network
-    recipe : how the network is trained at each step; the last epoch is kept
-    seed : of the training, and of the draws in `predict`
+    constraint : str, default="demographic_parity"
+        The rates that are bounded.
+    tolerance : float, default=0.01
+        How far each group's rate may be from the rate of all rows.
+    max_iter : int, default=20
+        Number of steps, each with one fit or more.
+    estimator : scikit-learn classifier, optional
+        Fitted in place of the network.
+    recipe : Recipe, optional
+        How the network is trained in each step.
+    seed : int, default=0
+        Seed of the training and of the draws in `predict`.
     """
 
     constraint: str = "demographic_parity"
@@ -60,10 +67,8 @@ class ExponentiatedGradient:
     seed: int = 0
 
     name: ClassVar[str] = "exponentiated_gradient"
-    needs_group_at_test: ClassVar[bool] = False
     refits: ClassVar[bool] = True
     randomised: ClassVar[bool] = True
-    constraints: ClassVar[tuple[str, ...]] = tuple(MOMENTS)
     trade_off: ClassVar[TradeOff | None] = TradeOff(
         "tolerance", (0.5, 0.1, 0.05, 0.02, 0.01, 0.005, 0.001)
     )
@@ -80,19 +85,20 @@ class ExponentiatedGradient:
             raise ImportError(
                 "ExponentiatedGradient needs fairlearn: pip install 'fairij[baselines]'."
             ) from error
-        strata_rows(self.constraint, train, n_groups=count_groups(train, validation))
+        n_groups = count_groups(train, validation)
+        strata_rows(self.constraint, train.y, train.s, n_groups=n_groups)
         estimator = _Network(model, self.recipe, self.seed)
         mixture = reductions.ExponentiatedGradient(
             estimator if self.estimator is None else self.estimator,
             getattr(reductions, MOMENTS[self.constraint])(difference_bound=self.tolerance),
             max_iter=self.max_iter,
         )
-        with warnings.catch_warnings():  # of pandas, about fairlearn's own code
+        with warnings.catch_warnings():  # pandas warns about code of fairlearn
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="fairlearn")
             mixture.fit(train.X, train.y.astype(int), sensitive_features=train.s)
 
         def acceptance(X: Any, s: Codes | None) -> Array:
-            # the odds have no public name in fairlearn; its own examples use this one
+            # fairlearn has no public name for the probabilities; its own examples use this one
             return np.asarray(mixture._pmf_predict(np.asarray(X))[:, 1], dtype=np.float64)
 
         return Predictor(acceptance, randomised=True, seed=self.seed)

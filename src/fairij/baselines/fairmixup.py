@@ -1,4 +1,4 @@
-"""FairMixup: the scores' slope along paths between groups (Chuang & Mroueh 2021)."""
+"""FairMixup: the slope of scores along paths between groups (Chuang & Mroueh 2021)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ import torch
 from torch import Tensor, nn
 
 from fairij.baselines.base import Predictor, TradeOff, count_groups
-from fairij.baselines.in_processing import Draw, InProcessing, logits
+from fairij.baselines.draws import Draw
+from fairij.baselines.in_processing import InProcessing
 from fairij.datasets.splits import Split
 from fairij.errors import InvalidInputError
+from fairij.models.torch.training import logits
 
 
 @dataclass(frozen=True)
 class FairMixup(InProcessing):
     """``sum_y |E <grad_x f(x_t), x_1 - x_0>|`` at ``x_t = t x_0 + (1 - t) x_1``, t uniform.
 
-    The rows x_0 and x_1 are of either group (with the same truth, for equalized odds), paired at
-    random; one t is drawn for each term and step. Without the absolute value, the mean over t is
-    the gap of mean scores: the penalty smooths the whole way and not only its ends. Two groups.
+    Row x_0 is of one group and x_1 of the other (with the same true label, for equalized odds),
+    paired at random. One t is drawn per term and step. Without the absolute value, the mean over
+    t is the gap of mean scores: the penalty smooths the whole path, not only its ends. It takes
+    two groups.
     """
 
     name: ClassVar[str] = "fairmixup"
@@ -36,14 +39,14 @@ class FairMixup(InProcessing):
     def penalty(self, module: nn.Module, draw: Draw) -> Tensor:
         slopes = []
         for first, second in draw.strata:
-            n = min(len(first), len(second))  # alike in training; on whole validation sets not
+            n = min(len(first), len(second))  # equal in training, but not on whole validation sets
             t = torch.rand((), generator=draw.generator)
             slopes.append(path_slope(module, first[:n], second[:n], t).mean().abs())
         return torch.stack(slopes).sum()
 
 
 def path_slope(module: nn.Module, first: Tensor, second: Tensor, t: Tensor) -> Tensor:
-    """``- d/dt f(t x_0 + (1 - t) x_1)`` of each pair (n,), differentiable in the parameters."""
+    """``-d/dt f(t x_0 + (1 - t) x_1)`` of each pair (n,), differentiable in the parameters."""
     mixed = (t * first + (1 - t) * second).requires_grad_()
     with torch.enable_grad():
         total = torch.sigmoid(logits(module, mixed)).sum()

@@ -18,21 +18,26 @@ from fairij.errors import FairIJError
 class FST(GroupBlind):
     """Minimise the cross-entropy ``E[-r log f - (1 - r) log(1 - f)]`` under linear constraints.
 
-    r is ``P(y = 1 | x)``, the model's score recalibrated by isotonic regression on validation
-    rows; f the transformed score. For parity ``|E[f | s=g] - E[f]| <= tolerance`` (mean score
-    parity), for odds ``|E[f | s=g, y=k] - E[f | y=k]| <= tolerance`` (generalised equalized odds).
+    r is ``P(y = 1 | x)``, the model's score after recalibration. f is the transformed score.
+    Parity: ``|E[f | s=g] - E[f]| <= tolerance`` (mean score parity).
+    Odds: ``|E[f | s=g, y=k] - E[f | y=k]| <= tolerance`` (generalised equalized odds).
+
     With multipliers lambda, ``mu(x) = sum lambda_kg (P(s=g, y=k|x) / P(s=g, y=k) - P(y=k|x) /
-    P(y=k))`` and f solves ``-r/f + (1-r)/(1-f) + mu = 0`` in closed form; the dual is smooth but
-    for an absolute value, in as many variables as constraints, and solved by L-BFGS (the authors
-    use ADMM on the same dual). The group's probabilities come from a classifier learnt from
-    training rows, so no group is seen at test time. Labels: f above one half.
+    P(y=k))``, and f solves ``-r/f + (1-r)/(1-f) + mu = 0`` in closed form. The dual has one
+    variable per constraint and is solved by L-BFGS (the authors use ADMM on the same dual).
+    A classifier learnt from training rows gives the group's probabilities, so no group is needed
+    at test time. The label is 1 where f is above one half.
 
     Parameters
     ----------
-    constraint : which means of the scores are to agree
-    tolerance : how far each may be from the mean over all groups
-    recalibrate : isotonic regression of the validation labels on the model's scores first
-    learner : scikit-learn classifier for the group, logistic regression if None
+    constraint : str, default="demographic_parity"
+        The means of scores that should agree.
+    tolerance : float, default=0.0
+        How far each mean may be from the mean over all groups.
+    recalibrate : bool, default=True
+        Recalibrate the model's scores first, by isotonic regression on the validation labels.
+    learner : scikit-learn classifier, optional
+        Classifier for the group. Logistic regression if None.
     """
 
     recalibrate: bool = True
@@ -61,7 +66,7 @@ class FST(GroupBlind):
 def transformed(r: Array, mu: Array) -> Array:
     """``argmin_f -r log f - (1 - r) log(1 - f) + mu f``: a root of a quadratic (Wei et al.)."""
     root = np.sqrt(np.maximum((1 + mu) ** 2 - 4 * mu * r, 0))
-    # of two equal forms, the one in which nothing cancels
+    # two equal forms; take the one in which nothing cancels
     small = mu > -0.5
     with np.errstate(divide="ignore", invalid="ignore"):
         f = np.where(small, 2 * r / (1 + mu + root), (1 + mu - root) / (2 * mu))
@@ -69,7 +74,7 @@ def transformed(r: Array, mu: Array) -> Array:
 
 
 def dual_solution(r: Array, weights: Array, tolerance: float) -> Array:
-    """Multipliers (K, G) of ``|mean(weights_kg f)| <= tolerance``; weights (K, N, G)."""
+    """Multipliers (K, G) of ``|mean(weights_kg f)| <= tolerance``, with weights (K, N, G)."""
     n_strata, n, n_groups = weights.shape
     contrasts = weights.transpose(0, 2, 1).reshape(-1, n)  # (K G, N)
 

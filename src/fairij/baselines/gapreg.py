@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from fairij.baselines.base import TradeOff
-from fairij.baselines.in_processing import Draw, InProcessing
+from fairij.baselines.draws import Draw
+from fairij.baselines.in_processing import InProcessing
 
 
 @dataclass(frozen=True)

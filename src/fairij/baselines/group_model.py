@@ -1,4 +1,4 @@
-"""How likely label and group are given the features, for baselines that do not see the group."""
+"""Probabilities of label and group given the features, for baselines that do not see groups."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fairij.baselines.base import (
     STRATA,
     TOLERANCES,
     Array,
+    Baseline,
     TradeOff,
     check_constraint,
     count_groups,
@@ -26,15 +27,15 @@ from fairij.datasets.splits import Split
 
 @dataclass(frozen=True)
 class GroupModel:
-    """``P(s | x)``, or ``P(s | x, y)`` by one classifier for each truth that is asked about."""
+    """``P(s | x)``, or ``P(s | x, y)`` by one classifier for each true label of interest."""
 
     strata: tuple[int | None, ...]
     classifiers: tuple[Any, ...]
 
     @classmethod
     def fit(cls, constraint: str, train: Split, n_groups: int, learner: Any = None) -> GroupModel:
-        """Learn it from training rows; ``learner`` is a scikit-learn classifier, not yet fitted."""
-        cells = strata_rows(constraint, train, n_groups=n_groups)  # every group must occur
+        """Learn from training rows. ``learner`` is an unfitted scikit-learn classifier."""
+        cells = strata_rows(constraint, train.y, train.s, n_groups=n_groups)
         learner = LogisticRegression(max_iter=2000) if learner is None else learner
         fitted = []
         for groups in cells:
@@ -43,9 +44,9 @@ class GroupModel:
         return cls(STRATA[constraint], tuple(fitted))
 
     def joint(self, X: Any, positive: Array) -> Array:
-        """``P(s = g, y = the k-th truth | x)`` (K, N, G), given ``P(y = 1 | x)``.
+        """``P(s = g, y = y_k | x)`` (K, N, G), given ``P(y = 1 | x)`` (N,).
 
-        Where the truth is not asked about, ``P(s = g | x)``.
+        y_k is the k-th true label of interest. For parity there is none: ``P(s = g | x)``.
         """
         chances = {None: np.ones(len(positive)), 1: positive, 0: 1 - positive}
         X = np.asarray(X)
@@ -59,7 +60,7 @@ class GroupModel:
 
 @dataclass(frozen=True)
 class Chances:
-    """``P(y = 1 | x)`` by a model, recalibrated or not, and with it ``P(s, y | x)``."""
+    """``P(y = 1 | x)`` by a model, recalibrated or not, and ``P(s, y | x)`` with it."""
 
     model: Any
     groups: GroupModel
@@ -73,15 +74,19 @@ class Chances:
 
 
 @dataclass(frozen=True)
-class GroupBlind:
-    """What post-processing without the group has in common: its settings, and what it learns.
+class GroupBlind(Baseline):
+    """Settings of post-processing that does not see the group.
 
     Parameters
     ----------
-    constraint : which rates, or means of scores, are to agree
-    tolerance : how far they may differ
-    recalibrate : isotonic regression of the validation labels on the model's scores first
-    learner : scikit-learn classifier for the group, logistic regression if None
+    constraint : str, default="demographic_parity"
+        The rates, or means of scores, that should agree.
+    tolerance : float, default=0.0
+        How far they may differ.
+    recalibrate : bool, default=False
+        Recalibrate the model's scores first, by isotonic regression on the validation labels.
+    learner : scikit-learn classifier, optional
+        Classifier for the group. Logistic regression if None.
     """
 
     constraint: str = "demographic_parity"
@@ -89,11 +94,6 @@ class GroupBlind:
     recalibrate: bool = False
     learner: Any = None
 
-    name: ClassVar[str]
-    needs_group_at_test: ClassVar[bool] = False
-    refits: ClassVar[bool] = False
-    randomised: ClassVar[bool] = False
-    constraints: ClassVar[tuple[str, ...]] = tuple(STRATA)
     trade_off: ClassVar[TradeOff | None] = TOLERANCES
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class GroupBlind:
         number_between("tolerance", self.tolerance, 0, including_low=True)
 
     def chances(self, model: Any, train: Split, validation: Split) -> Chances:
-        """The groups from training rows, the curve from validation rows."""
+        """Learn groups from training rows and the curve from validation rows."""
         n_groups = count_groups(train, validation)
         groups = GroupModel.fit(self.constraint, train, n_groups, self.learner)
         if not self.recalibrate:

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from fairij.baselines.base import TradeOff
-from fairij.baselines.in_processing import Draw, InProcessing
+from fairij.baselines.draws import Draw
+from fairij.baselines.in_processing import InProcessing
 
-# Mary et al.'s grid, in standard deviations from the mean. On one that reaches to the most extreme
-# scores single rows out there look dependent: on Adult, strength 5 then gave a constant network.
+# The grid of Mary et al., in standard deviations from the mean. A grid up to the most extreme
+# scores sees single rows there as dependence: on Adult, strength 5 then gave a constant network.
 SPREAD = 2.5
 
 
@@ -21,15 +22,16 @@ SPREAD = 2.5
 class HGR(InProcessing):
     """``sum_y chi^2(f, s | y)``, ``f = sigmoid(z)``; one term for parity.
 
-    ``chi^2 = sum_{c,g} h(c, g)^2 / (h(c) h(g)) - 1`` bounds the square of the
-    Hirschfeld-Gebelein-Renyi correlation from above, with equality for two groups. The joint
-    density h is smoothed in the score, by a Gaussian kernel of Silverman's width on a grid of
-    standardised scores, and exact in the group, which is discrete (Mary et al. smooth both, as
-    theirs may be continuous). Groups are drawn alike and weighted by their true shares.
+    ``chi^2 = sum_{c,g} h(c, g)^2 / (h(c) h(g)) - 1`` is an upper bound on the square of the
+    Hirschfeld-Gebelein-Renyi correlation, with equality for two groups. The joint density h is
+    smoothed over the score by a Gaussian kernel of Silverman's width, on a grid of standardised
+    scores. It is exact in the group (Mary et al. smooth both, as their groups may be
+    continuous). Draws have equally many rows per group, which are weighted by the true shares.
 
     Parameters
     ----------
-    bins : points of the grid
+    bins : int, default=50
+        Points of the grid. The other parameters are those of `InProcessing`.
     """
 
     bins: int = 50
@@ -49,7 +51,7 @@ class HGR(InProcessing):
 
 
 def chi_square(scores: list[Tensor], shares: Tensor, *, bins: int = 50) -> Tensor:
-    """The relaxed dependence of scores (one vector a group) on the group; 0 if independent."""
+    """The relaxed dependence of scores (one vector per group) on the group; 0 if independent."""
     joint = joint_density(scores, shares, bins=bins)
     return (joint**2 / (joint.sum(0, keepdim=True) * joint.sum(1, keepdim=True))).sum() - 1
 

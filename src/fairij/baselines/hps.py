@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from fairij.baselines.base import (
     Array,
+    Baseline,
     Codes,
     Predictor,
-    TradeOff,
     check_codes,
     check_constraint,
     count_groups,
@@ -29,14 +29,17 @@ FAIRLEARN_NAMES = {
 
 
 @dataclass(frozen=True)
-class HPS:
-    """The most accurate randomised thresholds per group with no gap at all on validation rows.
+class HPS(Baseline):
+    """The most accurate randomised thresholds per group with no gap on validation rows.
 
     Parameters
     ----------
-    constraint : the rates that are made equal
-    grid_size : points on fairlearn's grid of rates
-    seed : of the draws in `predict`
+    constraint : str, default="equalized_odds"
+        The rates that are made equal.
+    grid_size : int, default=1000
+        Points on fairlearn's grid of rates.
+    seed : int, default=0
+        Seed of the draws in `predict`.
     """
 
     constraint: str = "equalized_odds"
@@ -45,10 +48,7 @@ class HPS:
 
     name: ClassVar[str] = "hps"
     needs_group_at_test: ClassVar[bool] = True
-    refits: ClassVar[bool] = False
     randomised: ClassVar[bool] = True
-    constraints: ClassVar[tuple[str, ...]] = tuple(FAIRLEARN_NAMES)
-    trade_off: ClassVar[TradeOff | None] = None
 
     def __post_init__(self) -> None:
         check_constraint(self.constraint, self.constraints, self.name)
@@ -60,7 +60,7 @@ class HPS:
             raise ImportError("HPS needs fairlearn: pip install 'fairij[baselines]'.") from error
         n_groups = count_groups(train, validation)
         for constraint in (self.constraint, "equalized_odds"):  # a ROC curve needs both labels
-            strata_rows(constraint, validation, n_groups=n_groups)
+            strata_rows(constraint, validation.y, validation.s, n_groups=n_groups)
         optimiser = ThresholdOptimizer(
             estimator=_Scores(),
             constraints=FAIRLEARN_NAMES[self.constraint],
@@ -76,14 +76,14 @@ class HPS:
             assert s is not None  # `Predictor` asks for it
             check_codes(s, n_groups)
             chances = positive_scores(model, X)[:, None]
-            # the odds have no public name in fairlearn; its own examples use this one
+            # fairlearn has no public name for the probabilities; its own examples use this one
             return np.asarray(optimiser._pmf_predict(chances, sensitive_features=s)[:, 1])
 
         return Predictor(acceptance, needs_group=True, randomised=True, seed=self.seed)
 
 
 class _Scores(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """The scores, given in place of features, as predictions of a fitted estimator."""
+    """A fitted estimator whose features are the scores that it predicts."""
 
     def fit(self, X: Any, y: Any) -> _Scores:
         return self

@@ -16,24 +16,29 @@ from fairij.errors import FairIJError
 
 @dataclass(frozen=True)
 class LinearPost(GroupBlind):
-    """Say 1 where ``2 P(y=1|x) - 1 + sum_{k,g} psi_kg P(s=g, y=k|x) / P(s=g, y=k) > 0``.
+    """Give label 1 where ``2 P(y=1|x) - 1 + sum_{k,g} psi_kg P(s=g, y=k|x) / P(s=g, y=k) > 0``.
 
-    psi are the multipliers of the linear program, over the validation rows' probabilities pi of a
-    1, ``min mean((1 - 2 p) pi)`` subject to ``|mean(w_kg pi) - q_k| <= tolerance / 2`` with
-    ``w_kg(x) = P(s=g, y=k|x) / P(s=g, y=k)``: the expected error, and the gaps of selection rates
-    (all rows together, for parity) or of rates given the truth, each at most the tolerance. Labels
-    and groups of the validation rows are not used: their probabilities stand in, ``P(y|x)`` by the
-    model and ``P(s|x)`` or ``P(s|x, y)`` by a classifier learnt from training rows; at test time
-    no group is seen. Bounds on the label 0 follow from those on the label 1 and are left out;
-    the random noise by which the authors' code breaks ties is left out too, so the rule is
-    deterministic.
+    psi are the multipliers of a linear program. Its variables pi are the probabilities of label 1
+    on the validation rows. It minimises the expected error ``mean((1 - 2 p) pi)`` subject to
+    ``|mean(w_kg pi) - q_k| <= tolerance / 2``, with ``w_kg(x) = P(s=g, y=k|x) / P(s=g, y=k)``.
+    So every gap of selection rates (for parity) or of rates given the true label is at most the
+    tolerance.
+
+    Labels and groups of the validation rows are not used. The model gives ``P(y|x)``, and a
+    classifier learnt from training rows gives ``P(s|x)`` or ``P(s|x, y)``. No group is needed at
+    test time. Bounds on label 0 follow from those on label 1. The authors' code breaks ties by
+    random noise; this rule is deterministic.
 
     Parameters
     ----------
-    constraint : the rates whose gaps are bounded
-    tolerance : the largest gap allowed, each, in expectation over the estimated probabilities
-    recalibrate : isotonic regression of the validation labels on the model's scores first
-    learner : scikit-learn classifier for the group, logistic regression if None
+    constraint : str, default="demographic_parity"
+        The rates whose gaps are bounded.
+    tolerance : float, default=0.0
+        The largest gap allowed, in expectation over the estimated probabilities.
+    recalibrate : bool, default=False
+        Recalibrate the model's scores first, by isotonic regression on the validation labels.
+    learner : scikit-learn classifier, optional
+        Classifier for the group. Logistic regression if None.
     """
 
     name: ClassVar[str] = "linear_post"
@@ -53,9 +58,16 @@ class LinearPost(GroupBlind):
 
 
 def fair_program(positive: Array, weights: Array, tolerance: float) -> tuple[Array, Array]:
-    """The optimal pi (N,) and the multipliers psi (K, G), a bonus for saying 1.
+    """The optimal pi (N,) and the multipliers psi (K, G), a bonus for label 1.
 
-    positive : ``P(y = 1 | x)`` (N,); weights : w (K, N, G), of mean one over the rows
+    Parameters
+    ----------
+    positive : ndarray of shape (N,)
+        ``P(y = 1 | x)``.
+    weights : ndarray of shape (K, N, G)
+        w, with mean one over the rows.
+    tolerance : float
+        The largest gap.
     """
     n_strata, n, n_groups = weights.shape
     rates = weights.transpose(0, 2, 1).reshape(-1, n)  # (K G, N)

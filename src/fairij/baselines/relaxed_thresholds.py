@@ -1,4 +1,4 @@
-"""Thresholds per group with a tolerated gap, by a linear program (Cruz & Hardt 2024)."""
+"""Thresholds per group within a tolerated gap, by a linear program (Cruz & Hardt 2024)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sklearn.metrics import roc_curve
 from fairij.baselines.base import (
     TOLERANCES,
     Array,
+    Baseline,
     Codes,
     Predictor,
     TradeOff,
@@ -28,9 +29,9 @@ from fairij.errors import FairIJError
 
 @dataclass(frozen=True)
 class OperatingPoints:
-    """The corners of one group's ROC hull: say 1 where the score reaches the threshold."""
+    """The corners of one group's ROC hull: label 1 where the score reaches the threshold."""
 
-    thresholds: Array  # (K,), falling; the first is infinite
+    thresholds: Array  # (K,), decreasing; the first is infinite
     false_positive_rates: Array  # (K,)
     true_positive_rates: Array  # (K,)
     share: float  # of the group among all rows
@@ -51,7 +52,7 @@ class OperatingPoints:
 
     @property
     def errors(self) -> Array:
-        """The part of all rows' error that falls on this group."""
+        """Part of the error over all rows that falls on the group."""
         return self.share * (
             self.positives * (1 - self.true_positive_rates)
             + (1 - self.positives) * self.false_positive_rates
@@ -59,20 +60,23 @@ class OperatingPoints:
 
 
 @dataclass(frozen=True)
-class RelaxedThresholds:
-    """The least error on validation rows of all randomised thresholds per group within a gap.
+class RelaxedThresholds(Baseline):
+    """The randomised thresholds per group with the least validation error within a gap.
 
-    Every point under a group's ROC hull is a mixture of the hull's corners, so with a weight for
-    each corner the error, the rates and their gaps are linear, and the optimum is exact: the
-    ceiling of what post-processing with known groups can do. "equalized_odds" bounds the sum of
-    the gaps of true and false positive rates, "equalized_odds_worst_case" the larger (Cruz &
-    Hardt's choice).
+    Every point under a group's ROC hull is a mixture of the hull's corners. With one weight per
+    corner, the error, the rates and their gaps are linear, so the optimum is exact. No
+    post-processing with known groups can do better on these rows. "equalized_odds" bounds the sum
+    of the gaps of true and false positive rates. "equalized_odds_worst_case" bounds the larger
+    one, as Cruz & Hardt do.
 
     Parameters
     ----------
-    constraint : the rates whose gap is bounded
-    tolerance : the largest gap allowed on validation rows
-    seed : of the draws in `predict`
+    constraint : str, default="demographic_parity"
+        The rates whose gap is bounded.
+    tolerance : float, default=0.0
+        The largest gap allowed on validation rows.
+    seed : int, default=0
+        Seed of the draws in `predict`.
     """
 
     constraint: str = "demographic_parity"
@@ -81,7 +85,6 @@ class RelaxedThresholds:
 
     name: ClassVar[str] = "relaxed_thresholds"
     needs_group_at_test: ClassVar[bool] = True
-    refits: ClassVar[bool] = False
     randomised: ClassVar[bool] = True
     constraints: ClassVar[tuple[str, ...]] = (
         "demographic_parity",
@@ -97,7 +100,8 @@ class RelaxedThresholds:
 
     def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
         n_groups = count_groups(train, validation)
-        strata_rows("equalized_odds", validation, n_groups=n_groups)  # a ROC needs both labels
+        # a ROC curve needs both labels
+        strata_rows("equalized_odds", validation.y, validation.s, n_groups=n_groups)
         scores = positive_scores(model, validation.X)
         groups = [
             OperatingPoints.of(scores[inside], validation.y[inside].astype(float), inside.mean())
@@ -121,9 +125,9 @@ class RelaxedThresholds:
 def best_mixtures(groups: list[OperatingPoints], constraint: str, tolerance: float) -> list[Array]:
     """Weights of each group's corners, by a linear program.
 
-    The variables are all weights w and, for each kind of rate, its lowest and highest value:
-    ``min error . w`` subject to ``low <= rate_g . w_g <= high``, a bound on ``high - low`` (or on
-    their sum), and weights that are not negative and sum to one in each group.
+    Variables are all weights w and, for each kind of rate, its lowest and highest value. Minimise
+    ``error . w`` subject to ``low <= rate_g . w_g <= high`` and a bound on ``high - low`` (or on
+    their sum). Weights are not negative and sum to one in each group.
     """
     kinds = {
         "demographic_parity": ("selection_rates",),
@@ -157,7 +161,7 @@ def best_mixtures(groups: list[OperatingPoints], constraint: str, tolerance: flo
 
 
 def _upper_hull(x: Array, y: Array) -> Codes:
-    """Indices of the corners of the least concave curve above points sorted by x, then y."""
+    """Indices of the corners of the lowest concave curve above points sorted by x, then y."""
     hull: list[int] = []
     for i in range(len(x)):
         while len(hull) > 1:

@@ -1,7 +1,7 @@
-"""Loaders with hashes, and the splits of the paper's experiments.
+"""Loaders that check hashes, and the splits of the paper's experiments.
 
-Every loader returns a scikit-learn `Bunch` with `data`, a 0/1 `target`, `sensitive_features` and,
-where one is published, the official `split`.
+Every loader returns a scikit-learn `Bunch` with `data`, a 0/1 `target`, `sensitive_features` and
+the official `split`, if one is published.
 """
 
 from fairij.datasets._files import DatasetUnavailable, HashMismatch, get_data_home

@@ -1,32 +1,50 @@
-"""The one shape in which every loader hands out its data."""
+"""The common form of the data that loaders return."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 from sklearn.utils import Bunch
 
+from fairij.datasets._files import Found
+
 
 @dataclass(frozen=True)
 class SensitiveAttribute:
-    """How to read an attribute from the raw columns, and which columns give it away."""
+    """How to read an attribute from the raw columns, and which columns reveal it."""
 
     read: Callable[[pd.DataFrame], pd.Series]
     columns: tuple[str, ...]
 
 
 def column(name: str) -> SensitiveAttribute:
-    """Return the attribute that is a column of the data as it stands."""
+    """An attribute that is itself a column of the data."""
     return SensitiveAttribute(lambda data: data[name], (name,))
 
 
 def with_categories(data: pd.DataFrame) -> pd.DataFrame:
-    """Turn text columns into categories whose levels are those of the whole published file.
+    """Turn text columns into categories with the levels of the whole published file.
 
-    So the encoded dimension does not depend on which rows a random split puts into training.
+    So the number of encoded columns does not depend on a random split.
     """
     text = data.select_dtypes(exclude="number").columns
     return data.astype(dict.fromkeys(text, "category"))
+
+
+def origins(files: Mapping[str, Found]) -> dict[str, Mapping[str, str]]:
+    """Where each file was found, and its hash."""
+    return {
+        "source": {name: found.source for name, found in files.items()},
+        "sha256": {name: found.sha256 for name, found in files.items()},
+    }
+
+
+def check_sensitive(sensitive: str | Sequence[str], known: Collection[str]) -> list[str]:
+    """The names of the sensitive attributes, all of them known."""
+    names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    if not names or not set(names) <= set(known):
+        raise ValueError(f"`sensitive` must name one or more of {sorted(known)}, got {names}.")
+    return names
 
 
 def make_bunch(
@@ -43,11 +61,8 @@ def make_bunch(
     sha256: Mapping[str, str],
     split: pd.Series | None = None,
 ) -> Bunch:
-    """Put the sensitive attributes apart and pack all into a `Bunch`."""
-    names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-    unknown = [name for name in names if name not in attributes]
-    if unknown or not names:
-        raise ValueError(f"`sensitive` must name one or more of {sorted(attributes)}, got {names}.")
+    """Separate the sensitive attributes and pack everything into a `Bunch`."""
+    names = check_sensitive(sensitive, attributes)
     groups = pd.DataFrame(
         {name: attributes[name].read(data).astype("category") for name in names}, index=data.index
     )
@@ -65,7 +80,37 @@ def make_bunch(
         source=dict(source),
         sha256=dict(sha256),
     )
-    if not as_frame:
-        tables = {k: v for k, v in bunch.items() if isinstance(v, pd.DataFrame | pd.Series)}
-        bunch.update({name: table.to_numpy() for name, table in tables.items()})
+    return bunch if as_frame else _with_arrays(bunch)
+
+
+def make_text_bunch(
+    texts: pd.Series,
+    target: pd.Series,
+    mentions: pd.DataFrame,
+    split: pd.Series,
+    *,
+    sensitive: str | Sequence[str],
+    as_frame: bool,
+    target_names: tuple[str, str],
+    descr: str,
+    **facts: object,
+) -> Bunch:
+    """Pack texts into a `Bunch`. `mentions` has one column of booleans per identity."""
+    bunch = Bunch(
+        data=texts.rename("text"),
+        target=target,
+        sensitive_features=mentions[sensitive] if isinstance(sensitive, str) else mentions,
+        split=split,
+        feature_names=["text"],
+        includes_sensitive=True,  # the words that reveal it stay in the text
+        target_names=list(target_names),
+        DESCR=descr,
+        **facts,
+    )
+    return bunch if as_frame else _with_arrays(bunch)
+
+
+def _with_arrays(bunch: Bunch) -> Bunch:
+    tables = {k: v for k, v in bunch.items() if isinstance(v, pd.DataFrame | pd.Series)}
+    bunch.update({name: table.to_numpy() for name, table in tables.items()})
     return bunch

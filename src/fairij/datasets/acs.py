@@ -1,4 +1,4 @@
-"""ACSPublicCoverage: who of those with a low income has public health insurance."""
+"""ACSPublicCoverage: which people with a low income have public health insurance."""
 
 import hashlib
 import io
@@ -19,7 +19,7 @@ CATEGORICAL = (
     *("MAR", "SEX", "DIS", "ESP", "CIT", "MIG", "MIL", "ANC", "NATIVITY"),
     *("DEAR", "DEYE", "DREM", "ESR", "ST", "FER", "RAC1P"),
 )
-MAY_LACK = ("ST",)  # a file of one state, or one that was stripped of it
+OPTIONAL = ("ST",)  # a file of one state may not have it
 TARGET = "PUBCOV"
 RACES = {
     1: "White",
@@ -32,7 +32,7 @@ RACES = {
     8: "Other",
     9: "Two or more",
 }
-FIRST_CODE = {"census": 1, "zero-based": 0}  # how RAC1P counts, by the name of the convention
+FIRST_CODE = {"census": 1, "zero-based": 0}  # the lowest code of RAC1P in each convention
 FIRST_YEAR = 2014
 HORIZON = "1-Year"
 SEXES = {1: "Male", 2: "Female"}
@@ -46,8 +46,8 @@ DESCR = """ACSPublicCoverage (American Community Survey), Ding, Hardt, Miller an
 
 {rows} people under 65 with an income of at most 30,000 dollars: {origin}. Races kept: {races}.
 Target: 1 for public health insurance. Sensitive: race (RAC1P), sex (SEX). Codes are those of the
-census, RAC1P from 1; missing answers are 0, as folktables gives them. The survey files carry no
-published hash: `sha256` says what was read, and the parameter of that name pins it.
+census, with RAC1P from 1. Missing answers are 0, as in folktables. The survey files have no
+published hash: `sha256` is the hash of what was read, and the parameter `sha256` can require it.
 """
 
 
@@ -65,23 +65,27 @@ def fetch_acs_public_coverage(
     sha256: Mapping[str, str] | None = None,
     download: bool = True,
 ) -> Bunch:
-    """Load ACSPublicCoverage through folktables, or from parquet files of the same columns.
+    """Load ACSPublicCoverage with folktables, or from parquet files with the same columns.
 
     Parameters
     ----------
-    year, state : int, str
-        The one-year survey to ask folktables for; not used when `path` is given.
-    races : sequence of str or None
-        The races to keep, by the names in `RACES`; None keeps all.
+    year : int, default=2014
+        Year of the one-year survey. Ignored if `path` is given.
+    state : str, default="CA"
+        State of the survey. Ignored if `path` is given.
+    races : sequence of str, default=("White", "Black")
+        The races to keep, by the names in `RACES`. None keeps all.
     path : path or sequence of paths, optional
-        Parquet files with folktables' feature columns (ST may lack) and PUBCOV as 0 or 1.
-    race_codes : {"auto", "census", "zero-based"}
-        How RAC1P counts in the files at `path`: the census' 1 to 9, or 0 to 8. "auto" takes a 0
-        for zero-based and a 9 for the census, and raises if the column shows neither or both.
-        The result always counts as the census does.
+        Parquet files with folktables' feature columns (ST is optional) and PUBCOV as 0 or 1.
+    race_codes : {"auto", "census", "zero-based"}, default="auto"
+        The codes of RAC1P in the files at `path`: 1 to 9 (census), or 0 to 8 (zero-based).
+        "auto" decides by a 0 or a 9 in the column, and raises if it has neither or both.
+        The result always has the census codes.
     sha256 : mapping of str to str, optional
         Required hashes by file name, of files at `path` or of folktables' csv file.
 
+    Notes
+    -----
     The other parameters and the returned `Bunch` are those of `fetch_adult`.
     """
     if path is None:
@@ -129,7 +133,7 @@ def _with_census_races(table: pd.DataFrame, race_codes: str) -> pd.DataFrame:
     if race_codes == "auto":
         if (0 in found) == (9 in found):
             raise ValueError(
-                "RAC1P must show a 0 (zero-based) or a 9 (census) to tell how it counts, found "
+                "RAC1P must contain a 0 (zero-based) or a 9 (census) to tell its codes, found "
                 f"{sorted(found)}. Pass `race_codes`, one of {list(FIRST_CODE)}."
             )
         race_codes = "zero-based" if 0 in found else "census"
@@ -157,11 +161,12 @@ def _read_parquet(file: Path) -> pd.DataFrame:
         raise ImportError(
             f"Parquet files need pyarrow: pip install 'fairij[datasets]'. {error}"
         ) from error
-    required = {TARGET, *NUMERICAL, *CATEGORICAL} - set(MAY_LACK)
+    required = {TARGET, *NUMERICAL, *CATEGORICAL} - set(OPTIONAL)
     missing = sorted(required - set(table.columns))
     if missing:
         raise ValueError(
-            f"{file.name} must have the columns of folktables' ACSPublicCoverage, lacks {missing}."
+            f"{file.name} must have the columns of folktables' ACSPublicCoverage, but lacks "
+            f"{missing}."
         )
     if not set(table[TARGET].unique()) <= {0, 1}:
         raise ValueError(
@@ -180,7 +185,7 @@ def _from_folktables(
     except ImportError as error:
         raise ImportError("The survey needs folktables: pip install 'fairij[datasets]'.") from error
     if year < FIRST_YEAR:
-        raise ValueError(f"`year` must be {FIRST_YEAR} or later, as folktables has it, got {year}.")
+        raise ValueError(f"`year` must be {FIRST_YEAR} or later, got {year}.")
     if state not in state_list:
         raise ValueError(f"`state` must be one of {state_list}, got {state!r}.")
 
@@ -206,7 +211,7 @@ def _from_folktables(
 
 
 def _download_survey(locate: Callable[[Path, bool], Path], folder: Path) -> Path:
-    """Let folktables download apart from the cache; it prints its errors and leaves torn files."""
+    """Let folktables download outside the cache: it prints errors and can leave partial files."""
     folder.mkdir(parents=True, exist_ok=True)
     said = io.StringIO()
     with tempfile.TemporaryDirectory(dir=folder) as apart:
@@ -215,7 +220,7 @@ def _download_survey(locate: Callable[[Path, bool], Path], folder: Path) -> Path
         if not fresh.is_file():
             causes = [line for line in said.getvalue().splitlines() if line.startswith("Exception")]
             raise DatasetUnavailable(
-                f"{fresh.name} could not be had through folktables: {' '.join(causes)} "
+                f"{fresh.name} could not be downloaded by folktables: {' '.join(causes)} "
                 "Try again with a connection, or give a parquet file as `path=`."
             )
         return fresh.replace(folder / fresh.name)

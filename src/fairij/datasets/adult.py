@@ -6,7 +6,7 @@ from io import BytesIO
 import pandas as pd
 from sklearn.utils import Bunch
 
-from fairij.datasets._bunch import column, make_bunch, with_categories
+from fairij.datasets._bunch import column, make_bunch, origins, with_categories
 from fairij.datasets._files import DataFile, PathLike, read_files
 
 _URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
@@ -45,13 +45,13 @@ ATTRIBUTES = {"sex": column("sex"), "race": column("race")}
 
 DESCR = """Adult (Census Income), Becker and Kohavi 1996, UCI Machine Learning Repository, CC BY.
 
-48,842 people of the 1994 US census; 32,561 rows are UCI's training set and 16,281 its test set
+48,842 people of the 1994 US census. 32,561 rows are UCI's training set and 16,281 its test set
 (`split`). Target: 1 for an income above 50,000 dollars. Sensitive: sex, race.
 
-Every row and every column of the files is kept: a missing value ('?', in workclass, occupation
-and native-country) is a category of its own, the survey weight `fnlwgt` stays among the features,
-and so do both `education` and its number `education-num`. One-hot encoded this gives 108 inputs,
-106 without sex. Dropping sex does not hide it: `relationship` says Husband or Wife.
+All rows and columns are kept. A missing value ('?', in workclass, occupation and native-country)
+is its own category. The survey weight `fnlwgt`, `education` and its number `education-num` all
+stay among the features. One-hot encoding gives 108 inputs, 106 without sex. Dropping sex does not
+hide it: `relationship` says Husband or Wife.
 """
 
 
@@ -65,24 +65,24 @@ def fetch_adult(
     download: bool = True,
     verify: bool = True,
 ) -> Bunch:
-    """Load Adult with UCI's own split.
+    """Load Adult with UCI's split.
 
     Parameters
     ----------
-    sensitive : {"sex", "race"} or a list of them
+    sensitive : {"sex", "race"} or list of them, default="sex"
         What `sensitive_features` holds: a Series for one name, a DataFrame for a list.
-    include_sensitive : bool
+    include_sensitive : bool, default=True
         Whether these attributes also stay among the features.
-    as_frame : bool
-        Whether to return pandas objects; numpy arrays otherwise.
+    as_frame : bool, default=True
+        Whether to return pandas objects or numpy arrays.
     data_home : path, optional
         The cache folder, see `get_data_home`.
     path : path, optional
-        A folder that holds ``adult.data`` and ``adult.test``; nothing else is then asked.
-    download : bool
-        Whether files that are not in the cache may be fetched.
-    verify : bool
-        Whether files at `path` must have the published hash; all others must in any case.
+        A folder with ``adult.data`` and ``adult.test``. No other source is then used.
+    download : bool, default=True
+        Whether to fetch files that are not in the cache.
+    verify : bool, default=True
+        Whether files at `path` must have the published hash. All other files always must.
 
     Returns
     -------
@@ -105,8 +105,7 @@ def fetch_adult(
         as_frame=as_frame,
         target_names=TARGET_NAMES,
         descr=DESCR,
-        source={name: found.source for name, found in files.items()},
-        sha256={name: found.sha256 for name, found in files.items()},
+        **origins(files),
         split=split.rename("split"),
     )
 
@@ -116,9 +115,9 @@ def _read(content: bytes) -> pd.DataFrame:
         BytesIO(content),
         names=[*FEATURES, "income"],
         skipinitialspace=True,
-        comment="|",  # the test file opens with a line that is no row
+        comment="|",  # the first line of the test file is not a row
     )
-    income = table.pop("income").str.rstrip(".")  # the test file writes its labels with a dot
+    income = table.pop("income").str.rstrip(".")  # labels of the test file end with a dot
     unknown = sorted(set(income.astype(str)) - set(TARGET_NAMES))
     if unknown:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""CivilComments as WILDS publishes it: toxicity, identities by annotators, the official split."""
+"""CivilComments as in WILDS: toxicity and identities from annotators, with the official split."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 from sklearn.utils import Bunch
 
+from fairij.datasets._bunch import check_sensitive, make_text_bunch
 from fairij.datasets._files import DatasetUnavailable, PathLike, get_data_home
-from fairij.datasets.wikipedia_comments import check_identities, text_bunch
 
 FILE_NAME = "all_data_with_identities.csv"
-# WILDS' own groups; the finer columns of the file can be asked for by their names
+# the groups of WILDS; other columns of the file can be given by name
 IDENTITIES = (
     "male",
     "female",
@@ -22,16 +22,17 @@ IDENTITIES = (
     "black",
     "white",
 )
+REQUIRED = ("comment_text", "split", "toxicity")
 SPLITS = ("train", "val", "test")
-TOXIC, MENTIONED = 0.5, 0.5  # share of annotators from which on it counts, as in WILDS
+TOXIC, MENTIONED = 0.5, 0.5  # lowest share of annotators, as in WILDS
 TARGET_NAMES = ("not toxic", "toxic")
 
 DESCR = """CivilComments (Borkan et al. 2019) as in WILDS (Koh et al. 2021), CC0.
 
 About 448,000 public comments: 269,038 for training, 45,180 for validation, 133,782 for testing
-(`split`, WILDS' own). Target: 1 where at least half of the annotators called the comment toxic.
-Sensitive: whether at least half of them said that it mentions an identity; the rest of the rows,
-those without the annotation too, are the other group, as in WILDS and in Fair-IJ's experiments.
+(`split`, from WILDS). Target: 1 if at least half of the annotators called the comment toxic.
+Sensitive: whether at least half of them said that it mentions an identity. All other rows are the
+other group, even without an annotation, as in WILDS and in Fair-IJ's experiments.
 """
 
 
@@ -47,17 +48,18 @@ def fetch_civil_comments(
 
     Parameters
     ----------
-    sensitive : an identity column of the file, or a list of them
-        What `sensitive_features` holds: a Series of booleans for one name, a DataFrame for a list.
-    as_frame : bool
-        Whether to return pandas objects; numpy arrays otherwise.
+    sensitive : str or list of str, default="muslim"
+        Identity columns of the file. `sensitive_features` is a Series of booleans for one name
+        and a DataFrame for a list.
+    as_frame : bool, default=True
+        Whether to return pandas objects or numpy arrays.
     data_home : path, optional
-        The cache folder; the file is looked for in its folder ``civil_comments``.
+        The cache folder. The file is expected in its folder ``civil_comments``.
     path : path, optional
-        The file, or a folder that holds it; WILDS' own download is such a folder.
+        The file, or a folder that holds it, such as the download of WILDS.
     hub : str, optional
-        A dataset repository of the Hugging Face hub that holds the file, as "name/repository";
-        taken where neither `path` nor the cache has it. Needs `huggingface_hub`.
+        A dataset repository on the Hugging Face hub that holds the file, "name/repository". It is
+        used if `path` is not given and the cache does not have the file. Needs `huggingface_hub`.
 
     Returns
     -------
@@ -66,18 +68,18 @@ def fetch_civil_comments(
         `feature_names`, `target_names`, `DESCR`, `source` by file name.
     """
     file = _locate(path, data_home, hub)
-    # "null" is a comment that somebody wrote
+    # "null" is a real comment
     table = pd.read_csv(file, keep_default_na=False, low_memory=False)
     _check_columns(table, file)
-    known = {c: None for c in table.columns if c not in {"comment_text", "split", "toxicity"}}
-    names = check_identities(sensitive, known)
+    known = [c for c in table.columns if c not in REQUIRED]
+    names = check_sensitive(sensitive, known)
     mentions = pd.DataFrame({name: _share(table, name) >= MENTIONED for name in names})
-    return text_bunch(
+    return make_text_bunch(
         table["comment_text"].astype(str),
         (_share(table, "toxicity") >= TOXIC).astype("int64").rename("target"),
         mentions,
         table["split"],
-        one=sensitive if isinstance(sensitive, str) else None,
+        sensitive=sensitive,
         as_frame=as_frame,
         target_names=TARGET_NAMES,
         descr=DESCR,
@@ -101,7 +103,7 @@ def _locate(path: PathLike | None, data_home: PathLike | None, hub: str | None) 
     if hub is not None:
         return _from_hub(hub)
     raise DatasetUnavailable(
-        f"{FILE_NAME} must be given as `path`, put at {cached}, or be named by `hub`: WILDS "
+        f"{FILE_NAME} must be given as `path`, be at {cached}, or be in the `hub`: WILDS "
         "publishes it as part of civilcomments_v1.0 (https://wilds.stanford.edu/datasets/)."
     )
 
@@ -115,15 +117,15 @@ def _from_hub(repository: str) -> Path:
         ) from error
     try:
         return Path(hf_hub_download(repository, FILE_NAME, repo_type="dataset"))
-    except Exception as error:  # its errors have no common class that is part of its interface
+    except Exception as error:  # its errors have no public base class
         raise DatasetUnavailable(
-            f"{FILE_NAME} could not be had from {repository!r} on the hub: "
+            f"{FILE_NAME} could not be downloaded from {repository!r} on the hub: "
             f"{type(error).__name__}. Give a file as `path`."
         ) from error
 
 
 def _check_columns(table: pd.DataFrame, file: Path) -> None:
-    missing = [c for c in ("comment_text", "split", "toxicity") if c not in table.columns]
+    missing = [c for c in REQUIRED if c not in table.columns]
     if missing:
         raise ValueError(
             f"{file} must have the columns of WILDS' {FILE_NAME}, but lacks {missing}."
@@ -134,5 +136,5 @@ def _check_columns(table: pd.DataFrame, file: Path) -> None:
 
 
 def _share(table: pd.DataFrame, column: str) -> Any:
-    """The share of annotators; 0 where nobody was asked."""
+    """The share of annotators; 0 if nobody was asked."""
     return pd.to_numeric(table[column], errors="coerce").fillna(0.0)

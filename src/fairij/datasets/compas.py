@@ -6,7 +6,7 @@ from io import BytesIO
 import pandas as pd
 from sklearn.utils import Bunch
 
-from fairij.datasets._bunch import column, make_bunch, with_categories
+from fairij.datasets._bunch import column, make_bunch, origins, with_categories
 from fairij.datasets._files import DataFile, PathLike, read_files
 
 FILE = DataFile(
@@ -34,11 +34,11 @@ ATTRIBUTES = {"race": column("race"), "sex": column("sex")}
 DESCR = """COMPAS two-year recidivism, Angwin, Larson, Mattu and Kirchner, ProPublica 2016.
 
 7,214 defendants of Broward County, Florida, 2013 and 2014. ProPublica's filter leaves 6,172: the
-arrest lies within 30 days of the screening, a case was found, the charge is no ordinary traffic
-offence, and the defendant was scored. Of these 5,278 are African-American or Caucasian, the
-default here. Target: 1 for a new arrest within two years, the unfavourable outcome; an arrest is
-not a crime, and policing is not even. Sensitive: race, sex. Names, dates and COMPAS' own scores
-are not among the features.
+arrest was within 30 days of the screening, a case was found, the charge is not an ordinary traffic
+offence, and the defendant has a score. Of these, 5,278 are African-American or Caucasian, the
+default here. Target: 1 for a new arrest within two years, the unfavourable outcome. An arrest is
+not a crime, and police do not watch everyone equally. Sensitive: race, sex. Names, dates and the
+COMPAS scores are not among the features.
 """
 
 
@@ -53,17 +53,19 @@ def fetch_compas(
     download: bool = True,
     verify: bool = True,
 ) -> Bunch:
-    """Load COMPAS as ProPublica filtered it; there is no official split.
+    """Load COMPAS with ProPublica's filter. There is no official split.
 
     Parameters
     ----------
-    races : sequence of str or None
-        The values of `race` to keep; None keeps all.
-    sensitive : {"race", "sex"} or a list of them
+    races : sequence of str, default=("African-American", "Caucasian")
+        The values of `race` to keep. None keeps all.
+    sensitive : {"race", "sex"} or list of them, default="race"
         What `sensitive_features` holds.
     path : path, optional
-        The file ``compas-scores-two-years.csv`` or the folder that holds it.
+        The file ``compas-scores-two-years.csv`` or its folder.
 
+    Notes
+    -----
     The other parameters and the returned `Bunch` are those of `fetch_adult`.
     """
     files = read_files((FILE,), data_home=data_home, path=path, download=download, verify=verify)
@@ -85,13 +87,12 @@ def fetch_compas(
         as_frame=as_frame,
         target_names=("no new arrest", "new arrest"),
         descr=DESCR,
-        source={name: found.source for name, found in files.items()},
-        sha256={name: found.sha256 for name, found in files.items()},
+        **origins(files),
     )
 
 
 def _read(content: bytes) -> pd.DataFrame:
-    # The file repeats two column names; pandas keeps the first under its own name.
+    # two column names are repeated; pandas keeps the first of each under its name
     return pd.read_csv(
         BytesIO(content),
         usecols=[*FEATURES, *FILTER_COLUMNS, TARGET],

@@ -1,4 +1,4 @@
-"""From a table to the float32 matrix that a model takes."""
+"""Turn a table into the float32 matrix that a model takes."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 @dataclass(frozen=True)
 class Encoded:
-    """One array (N_i, D) for every table given, and the fitted transformer for new rows."""
+    """One array (N_i, D) per table, and the fitted transformer for new rows."""
 
     arrays: tuple[NDArray[np.float32], ...]
     feature_names: tuple[str, ...]
@@ -21,16 +21,16 @@ class Encoded:
 def encode(train: pd.DataFrame, *others: pd.DataFrame) -> Encoded:
     """Standardise numerical columns and one-hot encode all others.
 
-    Means and standard deviations are those of `train` alone. The levels of a column of dtype
-    'category' are its declared ones, of any other column those seen in `train`; a level outside
-    them becomes a row of zeros. A constant column becomes zeros, not NaN.
+    Means and standard deviations are those of `train`. A column of dtype 'category' has its
+    declared levels, any other column the levels in `train`. An unknown level becomes a row of
+    zeros. A constant column becomes zeros, not NaN.
 
     Parameters
     ----------
     train : DataFrame
         The rows to fit on.
     *others : DataFrame
-        Further tables with the same columns.
+        More tables with the same columns.
     """
     numerical = list(train.select_dtypes("number").columns)
     categorical = [c for c in train.columns if c not in numerical]
@@ -67,5 +67,5 @@ def _check_complete(numbers: pd.DataFrame) -> None:
     if incomplete:
         raise ValueError(
             f"Numerical columns must have no missing values, found some in {incomplete}. "
-            "Fill them or drop the rows first."
+            "Fill them, or drop the rows."
         )

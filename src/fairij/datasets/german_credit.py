@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
-from fairij.datasets._bunch import SensitiveAttribute, make_bunch, with_categories
+from fairij.datasets._bunch import SensitiveAttribute, make_bunch, origins, with_categories
 from fairij.datasets._files import DataFile, PathLike, read_files
 
 FILE = DataFile(
@@ -62,11 +62,11 @@ DESCR = """German credit (Statlog), Hofmann 1994, UCI Machine Learning Repositor
 
 1,000 credits of a German bank, 1973 to 1975, with bad risks oversampled to 300. Target: 1 for a
 good risk. Categories are UCI's codes (A11, A12, ...). Sensitive: sex, read from `personal_status`
-(A92 and A95 are female by UCI's table), and age, over 25 or not. To leave sex out of the features
-is to leave `personal_status` out.
+(A92 and A95 are female by UCI's table), and age, over 25 or not. Without sex among the features,
+`personal_status` is dropped.
 
-Groemping (2019, South German Credit) found UCI's code table wrong: A92 mixes women who are not
-single with men who are. Read results by sex on this data as an exercise, not as a finding.
+Groemping (2019, South German Credit) found that UCI's code table is wrong: A92 mixes women who
+are not single with men who are. Results by sex on this data are an exercise, not a finding.
 """
 
 
@@ -80,15 +80,17 @@ def fetch_german_credit(
     download: bool = True,
     verify: bool = True,
 ) -> Bunch:
-    """Load German credit; there is no official split.
+    """Load German credit. There is no official split.
 
     Parameters
     ----------
-    sensitive : {"sex", "age"} or a list of them
+    sensitive : {"sex", "age"} or list of them, default="sex"
         What `sensitive_features` holds.
     path : path, optional
-        The file ``german.data`` or the folder that holds it.
+        The file ``german.data`` or its folder.
 
+    Notes
+    -----
     The other parameters and the returned `Bunch` are those of `fetch_adult`.
     """
     files = read_files((FILE,), data_home=data_home, path=path, download=download, verify=verify)
@@ -108,6 +110,5 @@ def fetch_german_credit(
         as_frame=as_frame,
         target_names=("bad", "good"),
         descr=DESCR,
-        source={name: found.source for name, found in files.items()},
-        sha256={name: found.sha256 for name, found in files.items()},
+        **origins(files),
     )

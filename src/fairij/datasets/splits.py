@@ -16,7 +16,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Split:
-    """One part: X (N, D) float32, y (N,) float32 of 0 and 1, s (N,) the index of the group."""
+    """One part: features X (N, D), labels y (N,) of 0 and 1, group numbers s (N,)."""
 
     X: NDArray[np.float32]
     y: NDArray[np.float32]
@@ -28,10 +28,10 @@ class Split:
 
 @dataclass(frozen=True)
 class Splits:
-    """The three parts of a trial; unpacks as ``train, validation, test``.
+    """The three parts of a trial. It unpacks as ``train, validation, test``.
 
-    `groups[g]` is the name of the group with s == g, `sensitive` the attribute they come from, and
-    `includes_sensitive` says whether that attribute is also among the features.
+    `groups[g]` is the name of the group with s == g, and `sensitive` is their attribute.
+    `includes_sensitive` says whether this attribute is also among the features.
     """
 
     train: Split
@@ -50,16 +50,16 @@ class Splits:
 def three_way_split(
     n: int, seed: int, *, validation: float = 0.2, test: float = 0.3
 ) -> tuple[Rows, Rows, Rows]:
-    """Part the rows 0 ... n-1 at random into training, validation and test rows.
+    """Split the rows 0 ... n-1 at random into training, validation and test rows.
 
-    The shares of validation and test are rounded up, as scikit-learn does; training has the rest.
+    The numbers of validation and test rows are rounded up, as in scikit-learn.
     """
     if min(validation, test) < 0 or validation + test >= 1:
         raise ValueError(
-            "`validation` and `test` must be shares of at least 0 that leave rows for training, "
+            "`validation` and `test` must be at least 0 and sum to less than 1, "
             f"got {validation} and {test}."
         )
-    # Rounding first keeps 0.07 * 100 = 7.000000000000001 from counting as 8.
+    # rounded first, because 0.07 * 100 = 7.000000000000001 must not become 8
     n_validation, n_test = (math.ceil(round(share * n, 6)) for share in (validation, test))
     if n_validation + n_test >= n:
         raise ValueError(f"`n` must leave rows for training, got {n}.")
@@ -71,18 +71,18 @@ def three_way_split(
 def make_splits(
     bunch: Bunch, seed: int, *, validation: float = 0.2, test: float | None = None
 ) -> Splits:
-    """Split and encode what a loader returned, for one trial.
+    """Split and encode the data of a loader, for one trial.
 
     Parameters
     ----------
     bunch : Bunch
-        From a loader, as frames, with one sensitive attribute.
+        From a loader, with frames and one sensitive attribute.
     seed : int
-        Decides which rows fall where; the official test rows, where there are some, stay fixed.
-    validation : float
-        Share of the rows, of the official training rows where there is a split.
-    test : float, optional
-        Share of the rows where there is no official split, 0.3 unless given.
+        Seed of the split. Official test rows stay fixed.
+    validation : float, default=0.2
+        Share of the rows, or of the official training rows if there is an official split.
+    test : float, default=0.3
+        Share of the rows. It must not be given if there is an official split.
     """
     groups = _one_attribute(bunch)
     if bunch.split is None:
@@ -90,7 +90,7 @@ def make_splits(
         rows = three_way_split(len(bunch.data), seed, validation=validation, test=share)
     else:
         if test is not None:
-            raise ValueError(f"`test` must be None where the test rows are official, got {test}.")
+            raise ValueError(f"`test` must be None if the test rows are official, got {test}.")
         official = np.flatnonzero(bunch.split == "train")
         fitted, held_out, _ = three_way_split(len(official), seed, validation=validation, test=0.0)
         rows = official[fitted], official[held_out], np.flatnonzero(bunch.split == "test")

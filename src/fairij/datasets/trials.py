@@ -1,4 +1,4 @@
-"""The paper's two tabular experiments, one seed a trial."""
+"""The paper's two tabular experiments. Every seed is one trial."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,12 +15,12 @@ MARRIED = ("Married-AF-spouse", "Married-civ-spouse", "Married-spouse-absent")
 
 
 def _with_paper_rows(adult: Bunch) -> Bunch:
-    """Return Adult as the preprocessing of Mary et al. 2019 leaves it, which the paper follows.
+    """Adult after the preprocessing of Mary et al. 2019, which the paper follows.
 
-    Rows with a missing value go, marital status becomes married or not, categories become numbers.
-    The rows of both files are then counted through, and as many as the *whole* training file has
-    are taken for training: so 2,399 of UCI's test rows are trained on, and 12,661 rows are left
-    to test on, the number in the paper's table.
+    Rows with a missing value are dropped, marital status becomes married or not, and categories
+    become numbers. The first rows of both files together are for training, as many as the *whole*
+    training file has. So 2,399 of UCI's test rows are trained on, and 12,661 rows are left for
+    testing, the number in the paper's table.
     """
     complete = ~(adult.data == "?").any(axis="columns")
     data: pd.DataFrame = adult.data[complete]
@@ -55,21 +55,23 @@ def adult_splits(
     download: bool = True,
     verify: bool = True,
 ) -> Splits:
-    """Adult with a random 33 % of the training rows for validation.
+    """Adult, with a random 33 % of the training rows for validation.
 
     Parameters
     ----------
     seed : int
-        Decides which training rows are for validation.
-    protocol : {"official", "paper"}
-        "official": all rows, UCI's test set, one-hot; 21815/10746/16281 rows and 106 inputs.
-        "paper": the preprocessing of Mary et al. 2019 with integer codes; 21815/10746/12661 rows
-        and 13 inputs. Features are standardised on the training rows in both.
-    sensitive : {"sex", "race"}
+        Seed of the split.
+    protocol : {"official", "paper"}, default="official"
+        "official": all rows, UCI's test set, one-hot codes; 21815/10746/16281 rows, 106 inputs.
+        "paper": the preprocessing of Mary et al. 2019, integer codes; 21815/10746/12661 rows,
+        13 inputs. Both standardise features on the training rows.
+    sensitive : {"sex", "race"}, default="sex"
         The attribute in `s`.
-    include_sensitive : bool
+    include_sensitive : bool, default=False
         Whether it is also among the features.
 
+    Notes
+    -----
     The other parameters are those of `fetch_adult`.
     """
     if protocol not in ADULT_PROTOCOLS:
@@ -99,20 +101,22 @@ def coverage_splits(
     race_codes: str = "auto",
     download: bool = True,
 ) -> Splits:
-    """ACSPublicCoverage, white or black, parted 50/20/30 at random.
+    """ACSPublicCoverage, white or black, split 50/20/30 at random.
 
-    The paper's text says 50/20/30; the sizes in its table, 44168/21755/32471 of 98,394, are those
-    of 33 % for testing and then 33 % of the rest, which is validation=0.2211, test=0.33 here.
+    The paper's text says 50/20/30. The sizes in its table, 44168/21755/32471 of 98,394, are those
+    of 33 % for testing and then 33 % of the rest: here validation=0.2211 and test=0.33.
 
     Parameters
     ----------
     seed : int
-        Decides which rows fall where.
-    include_sensitive : bool
+        Seed of the split.
+    include_sensitive : bool, default=False
         Whether race is also among the features.
-    one_hot : bool
-        Whether census codes are one-hot encoded, or standardised as the numbers they are.
+    one_hot : bool, default=True
+        Whether census codes are one-hot encoded, or standardised as numbers.
 
+    Notes
+    -----
     The other parameters are those of `fetch_acs_public_coverage` and `make_splits`.
     """
     bunch = fetch_acs_public_coverage(

@@ -1,18 +1,18 @@
-"""Two moons that a line can part."""
+"""Two moons that a line separates."""
 
 import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
 TEST_SHARE = 0.2
-NOISE_LIMIT = 0.4  # of the gap: two points at the limit still leave a fifth of it between them
+NOISE_LIMIT = 0.4  # as a fraction of the gap: a fifth of the gap stays empty
 
 DESCR = """Two moons, linearly separable (Sattigeri et al. 2022, Appendix C).
 
-Two half circles of radius 1, one open below and one open above, {n} points in all, with Gaussian
-noise of standard deviation {noise} cut off at {limit:g}. The second moon lies {gap} below the
-first, so that a horizontal line parts the classes with certainty. The paper gives the number of
-points and the 80/20 split; shift and noise are this package's choice.
+{n} points on two half circles of radius 1, one open below and one open above, with Gaussian noise
+of standard deviation {noise}, clipped at {limit:g}. The second moon is {gap} below the first, so a
+horizontal line always separates the classes. The number of points and the 80/20 split are the
+paper's. Shift and noise are our choice.
 """
 
 
@@ -29,11 +29,11 @@ def make_two_moons(
 
     Parameters
     ----------
-    n : int
-        Number of points, one half in each class.
-    noise : float
-        Standard deviation of the noise on each coordinate, cut off at 0.4 times `gap`.
-    gap : float
+    n : int, default=10000
+        Number of points, half of them in each class.
+    noise : float, default=0.1
+        Standard deviation of the noise on each coordinate, clipped at 0.4 times `gap`.
+    gap : float, default=0.5
         Distance between the moons along the second axis.
     random_state : int or Generator
         Seed of the points and of `split`.
@@ -41,14 +41,14 @@ def make_two_moons(
     Returns
     -------
     Bunch
-        As of `fetch_adult`; `split` marks 80 % 'train', and there are no sensitive features.
+        Like that of `fetch_adult`, without sensitive features. In `split`, 80 % are 'train'.
     """
     if n < 2:
-        raise ValueError(f"`n` must be at least 2, so that both classes have a point, got {n}.")
+        raise ValueError(f"`n` must be at least 2, one for each class; got {n}.")
     if gap <= 0:
-        raise ValueError(f"`gap` must be positive so that a line can part the moons, got {gap}.")
+        raise ValueError(f"`gap` must be positive, so that a line separates the moons; got {gap}.")
     if noise < 0:
-        raise ValueError(f"`noise` is a standard deviation and must not be negative, got {noise}.")
+        raise ValueError(f"`noise` must not be negative, got {noise}.")
     rng = np.random.default_rng(random_state)
     target = rng.permutation(np.arange(n) % 2)  # (n,)
     angle = rng.uniform(0.0, np.pi, n)

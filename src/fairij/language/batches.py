@@ -1,4 +1,4 @@
-"""Rows for training: vectors or tokens on a device, in shuffled batches of like length."""
+"""Rows for training: vectors or tokens on a device, in shuffled batches of similar length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairij.language.tokens import padded
 from fairij.models.text.tokens import Tokenise, Tokens, bucketed, lengths, longest_first
 
 Rows = Tensor | dict[str, Tensor]  # vectors (N, D), or tokens
-POOL = 50  # batches are sorted by length within this many at a time
+POOL = 50  # rows are sorted by length within the rows of this many batches
 
 
 def on_device(
@@ -26,7 +26,7 @@ def on_device(
     dtype: torch.dtype = torch.float32,
     tokenise: Tokenise | None = None,
 ) -> Rows:
-    """A table of numbers as a tensor, tokenised rows (or texts) as padded tokens."""
+    """Numbers as a tensor (N, D); tokenised rows (or texts) as padded tokens."""
     if _holds_numbers(X):
         vectors: Tensor = to_tensors(X, dtype=dtype, device=device)
         return vectors
@@ -40,15 +40,17 @@ def _holds_numbers(X: Any) -> bool:
 
 
 def count(rows: Rows) -> int:
+    """The number of rows."""
     return len(rows["input_ids"] if isinstance(rows, Mapping) else rows)
 
 
 def shuffled(
     rows: Rows, batch_size: int, generator: torch.Generator, size: Tensor | None
 ) -> Iterator[tuple[Rows, Tensor]]:
-    """Batches in random order with the numbers of their rows; tokens cut to the batch's length.
+    """Batches in random order, each with its row numbers.
 
-    ``size`` are the rows' lengths: batches of tokens are of like length, drawn anew each time.
+    ``size`` are the lengths of rows of tokens. Rows of similar length share a batch, and tokens
+    are cut to the longest row of the batch.
     """
     order = torch.randperm(count(rows), generator=generator)
     if not isinstance(rows, Mapping) or size is None:
@@ -66,18 +68,19 @@ def shuffled(
 
 
 def sizes(rows: Rows) -> Tensor | None:
+    """The lengths of rows of tokens; None for vectors."""
     return lengths(rows).cpu() if isinstance(rows, Mapping) else None
 
 
 def run(module: Any, rows: Rows) -> Tensor:
-    """A module's outputs on some rows, (N,) or (N, C)."""
+    """The outputs of a module on some rows, (N,) or (N, C)."""
     out = module(**rows) if isinstance(rows, Mapping) else module(rows)
     out = getattr(out, "logits", out)
     return out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
 
 
 class InHalves(nn.Module):
-    """A model on numbers of rows of tokens: the shorter half is run apart, cut to its length."""
+    """A model that takes row numbers of tokens. It runs the shorter half of rows separately."""
 
     def __init__(self, module: nn.Module, rows: Tokens) -> None:
         super().__init__()
@@ -95,7 +98,7 @@ class InHalves(nn.Module):
 
 
 def run_all(module: Any, rows: Rows, *, budget: int = 2**17) -> Tensor:
-    """Outputs on all rows without a graph, in their order."""
+    """Outputs on all rows, in order, without a graph."""
     with torch.no_grad():
         if not isinstance(rows, Mapping):
             return torch.cat([run(module, part) for part in rows.split(budget)]).float()

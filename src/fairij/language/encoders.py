@@ -1,4 +1,4 @@
-"""A small real encoder that can be had without the hub, and any other from a folder or the hub."""
+"""A small real encoder that does not need the hub, and any other from a folder or the hub."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fairij.datasets._files import (
     PathLike,
     get_data_home,
     read_files,
-    write_atomically,
 )
 from fairij.errors import InvalidInputError
-from fairij.language.checks import texts_of
+from fairij.language.texts import texts_of
 from fairij.language.tokens import TYPES, encoded
 from fairij.models.text.library import load_transformers
 from fairij.models.text.limits import longest_text
+from fairij.storage.checksummed import write_whole
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 _URL = f"https://huggingface.co/{MINILM}/resolve/main"
@@ -46,9 +46,18 @@ MINILM_FILES = tuple(
 def fetch_minilm(
     *, data_home: PathLike | None = None, path: PathLike | None = None, download: bool = True
 ) -> Path:
-    """The folder of all-MiniLM-L6-v2, a BERT of 6 layers by 384 (22 million parameters).
+    """The folder of all-MiniLM-L6-v2, a BERT with 6 layers of 384 units (22 million parameters).
 
-    It is neither bert-base-uncased nor trained as that one was: a sentence encoder.
+    It is a sentence encoder, so it was not trained like bert-base-uncased.
+
+    Parameters
+    ----------
+    data_home : path, optional
+        The cache folder, see `get_data_home`.
+    path : path, optional
+        A local folder; it is returned without a check.
+    download : bool, default=True
+        Whether to fetch files that are not in the cache.
     """
     if path is not None:
         return Path(path).expanduser()
@@ -56,18 +65,18 @@ def fetch_minilm(
     folder = get_data_home(data_home) / "minilm"
     for name, file in found.items():
         if not (folder / name).exists():
-            write_atomically(folder / name, file.content)
+            write_whole(folder / name, file.content)
     return folder
 
 
 def load_encoder(
     folder: PathLike, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
 ) -> Any:
-    """An encoder from a folder (or a name on the hub): frozen, without dropout."""
+    """An encoder from a folder or a name on the hub, frozen and without dropout."""
     library = load_transformers()
     config = library.AutoConfig.from_pretrained(folder)
     kind = library.MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(config), library.AutoModel)
-    if not kind.__name__.endswith("EncoderModel"):  # T5's and its kin have one
+    if not kind.__name__.endswith("EncoderModel"):  # T5 and similar models have one
         kind = library.AutoModel
     encoder = encoder_of(kind.from_pretrained(folder, dtype=dtype))
     return encoder.to(device).eval().requires_grad_(False)
@@ -80,7 +89,7 @@ def encoder_of(model: Any) -> Any:
     body = getattr(model, "base_model", model)
     if not hasattr(body, "config"):
         raise InvalidInputError(
-            f"`encoder` must be a model of transformers, got {type(model).__name__}: load one by "
+            f"`encoder` must be a model of transformers, got {type(model).__name__}: load one with "
             "load_encoder(folder)."
         )
     two_halves = getattr(body.config, "is_encoder_decoder", False)
@@ -88,24 +97,27 @@ def encoder_of(model: Any) -> Any:
 
 
 def load_tokenizer(folder: PathLike) -> Any:
-    """The tokenizer of a folder (or a name on the hub)."""
+    """The tokenizer of a folder or a name on the hub."""
     return load_transformers().AutoTokenizer.from_pretrained(folder)
 
 
 def tokenise(texts: Any, tokenizer: Any, *, max_length: int | None = None) -> pd.DataFrame:
-    """Texts as a frame with a list of tokens a row, unpadded.
+    """Texts as a frame with one list of tokens per row, unpadded.
 
     Parameters
     ----------
-    texts : a list or column of texts, or a frame or `datasets.Dataset` with the column `text` or
-        with only one that holds texts
-    max_length : tokens beyond this are cut off; the tokenizer's own limit unless given, and 512
-        where it has none
+    texts : list or column of str, DataFrame or datasets.Dataset
+        The texts, or a table with a column `text` or with only one column of texts.
+    tokenizer : transformers tokenizer
+        The encoder's tokenizer.
+    max_length : int, optional
+        Longer texts are cut to this many tokens. By default the tokenizer's limit, or 512 if it
+        has none.
     """
     if max_length is None:
         max_length = longest_text(None, tokenizer)
     whole_number("max_length", max_length, 1)
     tokens = encoded(texts_of("texts", texts), tokenizer, max_length)
-    if not any(map(any, tokens.get(TYPES, ()))):  # which is what a model takes for granted
+    if not any(map(any, tokens.get(TYPES, ()))):  # all 0 is the default
         tokens.pop(TYPES, None)
     return pd.DataFrame(tokens)

@@ -1,4 +1,4 @@
-"""The vectors of a frozen encoder: computed once, in batches of like length, and kept on disk."""
+"""The vectors of a frozen encoder: computed once, in batches of similar length, and cached."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fairij.data.checks import one_of, whole_number
+from fairij.data.hashing import tensors_fingerprint
 from fairij.data.rows import take_rows
 from fairij.datasets._files import PathLike
 from fairij.errors import CheckpointError, FairIJWarning, InvalidInputError
 from fairij.language.encoders import encoder_of
 from fairij.language.tokens import check_types, padded, types_tell
-from fairij.method.progress import silent
-from fairij.method.search.dropping import Progress
+from fairij.method.progress import Progress, silent
 from fairij.models.text.limits import check_lengths
 from fairij.models.text.tokens import Tokens, bucketed, longest_first
 from fairij.models.text.triggers import Pooling, pooled
-from fairij.storage.checksummed import UNREADABLE, hash_of, read_sealed, write_sealed
+from fairij.storage.checksummed import UNREADABLE, read_sealed, write_sealed
 
 BATCH_TOKENS = {"cpu": 2**13, "cuda": 2**18}
-BLOCK_ROWS = 2**12  # of one file of the cache
+BLOCK_ROWS = 2**12  # rows per file of the cache
 FORMAT = "fairij.features/1"
 
 
@@ -44,15 +44,21 @@ def features(
 
     Parameters
     ----------
-    X : tokenised rows: a mapping, frame or dataset with `input_ids`, and `attention_mask` and
-        `token_type_ids` where they matter
-    encoder : the frozen encoder, on the device and in the precision to use; it is run without
-        dropout. Of a classifier the body is taken, of an encoder-decoder the encoder
-    pooling : "mean" of the last layer, or the encoder's own "pooler"
-    batch_tokens : tokens at a time
-    cache : a folder; vectors are kept in it by a fingerprint of rows, weights and settings, and
-        read from it the next time. A computation that was stopped goes on from the last block
-        of rows that is there; a damaged block is computed anew, with a warning.
+    X : mapping, DataFrame or datasets.Dataset
+        Tokenised rows with `input_ids` and, if needed, `attention_mask` and `token_type_ids`.
+    encoder : transformers model
+        The frozen encoder, on the device and in the precision to use. It runs without dropout.
+        The body of a classifier is used, and the encoder of an encoder-decoder.
+    pooling : {"mean", "pooler"}, default="mean"
+        The mean of the last layer, or the encoder's own pooler.
+    batch_tokens : int, optional
+        Number of tokens per batch.
+    cache : path, optional
+        A folder. Vectors are stored in it under a fingerprint of rows, weights and settings, and
+        read from it the next time. A stopped computation continues after the last stored block.
+        A damaged block is computed again, with a warning.
+    progress : callable, optional
+        Called after each batch with "features", the rows done, and the number of all rows.
     """
     one_of("pooling", pooling, get_args(Pooling))
     encoder = encoder_of(encoder)
@@ -80,16 +86,16 @@ def features(
 
 
 class Kept:
-    """The cache of one computation: a folder with a sealed file for each block of rows.
+    """The cache of one computation: a folder with one file per block of rows.
 
-    Blocks are counted in the order of computation, longest rows first.
+    Rows are numbered in the order of computation, longest first.
     """
 
     def __init__(self, cache: Path, given: str) -> None:
         self._folder, self._given = cache / f"features-{given}", given
 
     def read(self, first: int, shape: tuple[int, int]) -> Tensor | None:
-        """A block's vectors; None where it is not there, or is not whole."""
+        """The vectors of a block; None if there is no intact file."""
         path = self._path(first, shape[0])
         if not path.exists():
             return None
@@ -97,13 +103,13 @@ class Kept:
             header, tensors = read_sealed(path, FORMAT)
             vectors = tensors["vectors"]
             if header != {**header, **self._header(first)}:
-                raise ValueError("it is of other rows or of another encoder")
+                raise ValueError("it belongs to other rows or to another encoder")
             if vectors.shape != shape or vectors.dtype != torch.float32:
                 raise ValueError(f"it must hold {shape} numbers, not {tuple(vectors.shape)}")
         except UNREADABLE as error:
             warnings.warn(
                 f"The cache's file {path} cannot be used ({error}), so its {shape[0]} vectors are "
-                "computed anew.",
+                "computed again.",
                 FairIJWarning,
                 stacklevel=3,
             )
@@ -111,13 +117,14 @@ class Kept:
         return vectors
 
     def write(self, first: int, vectors: Tensor) -> None:
+        """Store the vectors of a block."""
         path = self._path(first, len(vectors))
         try:
             write_sealed(path, {"vectors": vectors}, self._header(first))
         except OSError as error:
             raise CheckpointError(
-                f"The cache {path} must be writable: {error.strerror or error}. The blocks before "
-                "are whole: free some space or give another folder, and run again."
+                f"The cache {path} must be writable: {error.strerror or error}. Earlier blocks "
+                "are intact: free some space or give another folder, and run again."
             ) from error
 
     def _path(self, first: int, rows: int) -> Path:
@@ -145,7 +152,7 @@ def _budget(batch_tokens: int | None, encoder: Any) -> int:
 
 @contextmanager
 def without_dropout(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; every part is in its own mode again afterwards."""
+    """Evaluation mode inside the block; afterwards every part is in its former mode."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -156,7 +163,7 @@ def without_dropout(module: nn.Module) -> Iterator[None]:
 
 
 def _computed(rows: Tokens, encoder: Any, pooling: Pooling, budget: int) -> Iterator[Tensor]:
-    """The vectors of rows that come longest first, a batch at a time."""
+    """The vectors of rows sorted longest first, batch by batch."""
     device = next(encoder.parameters()).device
     names = check_types(rows, encoder)
     for batch in bucketed(rows, budget):
@@ -172,16 +179,17 @@ def _computed(rows: Tokens, encoder: Any, pooling: Pooling, budget: int) -> Iter
 
 
 def fingerprint(tokens: Any, encoder: Any, pooling: str) -> str:
-    """A hash of all that the vectors depend on: rows, architecture, weights, precision, pooling."""
+    """A hash of what the vectors depend on: rows, architecture, weights, precision, pooling."""
     parts = [*tokens.items(), *encoder.state_dict().items()]
     typed = " by token types" if types_tell(tokens, encoder) else ""
-    return hash_of(parts, about=f"{pooling} {encoder.config.to_json_string()}{typed}")
+    about = f"{pooling} {encoder.config.to_json_string()}{typed}"
+    return tensors_fingerprint(parts, about)[:32]
 
 
 def standardised(
     train: NDArray[np.float32], *others: NDArray[np.float32]
 ) -> list[NDArray[np.float32]]:
-    """Mean 0 and deviation 1 on the training rows; a constant dimension becomes 0."""
+    """Scale to mean 0 and deviation 1 on the training rows. A constant column becomes 0."""
     mean, deviation = train.mean(0), train.std(0)
     scale = np.where(deviation > 1e-6, deviation, np.inf)
     return [((part - mean) / scale).astype(np.float32) for part in (train, *others)]

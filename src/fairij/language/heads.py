@@ -1,20 +1,22 @@
-"""The paper's two heads on a frozen encoder's vector."""
+"""The paper's two heads on the vectors of a frozen encoder."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import nn
 
-HIDDEN = (768, 128)  # of the non-linear head, the paper's
+HIDDEN = (768, 128)  # units of the paper's non-linear head
 
 
 def linear_head(n_inputs: int, *, seed: int = 0) -> nn.Module:
-    """LC: one linear layer, one output."""
+    """One linear layer with one output (the paper's LC)."""
     return _seeded(lambda: nn.Sequential(nn.Linear(n_inputs, 1)), seed)
 
 
 def nonlinear_head(n_inputs: int, *, hidden: tuple[int, ...] = HIDDEN, seed: int = 0) -> nn.Module:
-    """NC: two hidden layers with ReLU, one output."""
+    """Hidden layers with ReLU and one output (the paper's NC)."""
 
     def make() -> nn.Module:
         layers: list[nn.Module] = []
@@ -27,7 +29,7 @@ def nonlinear_head(n_inputs: int, *, hidden: tuple[int, ...] = HIDDEN, seed: int
     return _seeded(make, seed)
 
 
-def _seeded(make, seed: int) -> nn.Module:  # type: ignore[no-untyped-def]
+def _seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return make()

@@ -1,6 +1,6 @@
-"""Reading a result: which comments pushed the gap up, which words they share, who is treated how.
+"""Read a result: which comments raised the gap, their words, and the rates of each identity.
 
-Texts may be hateful: nothing here prints, and texts come back only where they are asked for.
+Texts may be hateful: nothing is printed here, and texts are returned only on request.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from fairij.data.checks import whole_number
+from fairij.data.checks import whole_number, zeros_and_ones
 from fairij.errors import InvalidInputError
 from fairij.fairness import arrays, counts
-from fairij.language.checks import one_column, row_numbers, texts_of, zeros_and_ones
+from fairij.fairness.rates import rates_by_name
+from fairij.language.texts import one_column, texts_of
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 
@@ -24,13 +26,20 @@ WORD = re.compile(r"[^\W\d_]{2,}")
 def most_harmful(
     scores: Any, texts: Any = None, *, labels: Any = None, top: int = 20, show_text: bool = False
 ) -> pd.DataFrame:
-    """The rows of highest influence with their scores; texts only with ``show_text=True``.
+    """The rows of highest influence with their scores.
 
     Parameters
     ----------
-    scores : ``influence_`` of a fitted FairIJ; rows without a score (NaN) are passed over
-    texts, labels : of the training rows
-    top : how many rows at most
+    scores : array-like of shape (N,)
+        ``influence_`` of a fitted FairIJ. Rows without a score (NaN) are skipped.
+    texts : list or column of str, optional
+        Texts of the training rows.
+    labels : array-like of shape (N,), optional
+        Labels of the training rows.
+    top : int, default=20
+        The largest number of rows.
+    show_text : bool, default=False
+        Add the texts to the table.
     """
     whole_number("top", top, 1)
     scores = np.asarray(arrays.unwrapped(scores), dtype=np.float64)
@@ -57,22 +66,27 @@ def most_harmful(
 
 
 def over_represented(texts: Any, rows: Any, *, top: int = 30, at_least: int = 5) -> pd.DataFrame:
-    """Words that ``rows`` have more often than all texts do.
+    """Words that are more frequent in ``rows`` than in all texts.
 
-    ``lift`` is the share of the rows with the word over the share of all texts with it; ``z``
-    measures it in deviations of a draw of as many rows at random, by which the table is sorted.
+    ``lift`` is the share of rows with the word, divided by the share of all texts with it. ``z``
+    is the excess in standard deviations of a random draw of as many rows. The table is sorted
+    by ``z``.
 
     Parameters
     ----------
-    texts : a list or column of texts, or a table with one such column
-    rows : numbers of the texts to look at, as ``dropped_`` of a fitted FairIJ, or True and False
-        for every text
-    at_least : among the rows, how many must have the word
+    texts : list or column of str, or a table with one such column
+        All texts.
+    rows : array-like of int or bool
+        Row numbers to look at, such as ``dropped_`` of a fitted FairIJ, or a mask.
+    top : int, default=30
+        The largest number of words.
+    at_least : int, default=5
+        The number of rows that must have the word.
     """
     whole_number("top", top, 1)
     whole_number("at_least", at_least, 1)
     texts = texts_of("texts", texts)
-    rows = row_numbers("rows", rows, len(texts))
+    rows = _row_numbers("rows", rows, len(texts))
     everywhere: Counter[str] = Counter()
     inside: Counter[str] = Counter()
     chosen = set(rows.tolist())
@@ -94,17 +108,42 @@ def over_represented(texts: Any, rows: Any, *, top: int = 30, at_least: int = 5)
     return table.sort_values("z", ascending=False, kind="stable").head(top).reset_index(drop=True)
 
 
+def _row_numbers(name: str, values: Any, rows: int) -> NDArray[np.int64]:
+    """Row numbers, as given or from a mask of True and False."""
+    array = np.asarray(arrays.unwrapped(values))
+    if array.ndim == 1 and array.dtype.kind == "b":
+        arrays.check_rows(name, array, rows)
+        array = np.flatnonzero(array)
+    if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
+        raise InvalidInputError(
+            f"`{name}` must be row numbers, or True or False for every row; got "
+            f"{array.dtype} of shape {array.shape}."
+        )
+    if len(array) == 0:
+        raise InvalidInputError(f"`{name}` must name at least one text, got none.")
+    bad = array[(array < 0) | (array >= rows)]
+    if len(bad):
+        raise InvalidInputError(
+            f"`{name}` must be from 0 to {rows - 1}, as there are {rows} texts; got {bad[0]}: give "
+            "the texts that the row numbers belong to."
+        )
+    return array.astype(np.int64)
+
+
 def identity_rates(
     y: Any, before: Any, after: Any, identities: Mapping[str, Any] | pd.DataFrame
 ) -> pd.DataFrame:
-    """Rates of each identity and of the comments without it, before and after an edit.
+    """Rates of comments that mention an identity and of all others, before and after an edit.
 
     Parameters
     ----------
-    y : true labels, 0 or 1
-    before, after : predicted labels, 0 or 1
-    identities : by name, whether each row mentions it; a share of those who think so must be
-        cut first, as in ``shares >= 0.5``
+    y : array-like of shape (N,)
+        True labels, 0 or 1.
+    before, after : array-like of shape (N,)
+        Predicted labels, 0 or 1.
+    identities : mapping or DataFrame
+        By name, whether each row mentions the identity, 0 or 1. Threshold shares first, as in
+        ``shares >= 0.5``.
     """
     if not isinstance(identities, (Mapping, pd.DataFrame)) or len(list(identities)) == 0:
         raise InvalidInputError(
@@ -128,9 +167,7 @@ def identity_rates(
                         "group": group,
                         "when": when,
                         "rows": int(table[code].sum()),
-                        "selection_rate": counts.selection_rates(table)[code, 1],
-                        "true_positive_rate": counts.true_positive_rates(table)[code, 1],
-                        "false_positive_rate": counts.false_positive_rates(table)[code, 1],
+                        **{rate: values[code] for rate, values in rates_by_name(table).items()},
                     }
                 )
     return pd.DataFrame(lines)

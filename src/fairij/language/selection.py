@@ -1,4 +1,4 @@
-"""A rule of choice for rare classes, where accuracy says little."""
+"""A selection rule for rare classes, where accuracy says little."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from fairij.method.selection import AccuracyBudget
 
 @dataclass(frozen=True)
 class BalancedAccuracyBudget(AccuracyBudget):
-    """The smallest gap among candidates that lose at most ``budget`` of balanced accuracy."""
+    """Take the smallest gap among candidates that lose at most ``budget`` of balanced accuracy."""
 
     performance = "balanced_accuracy"

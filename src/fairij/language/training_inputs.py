@@ -1,4 +1,4 @@
-"""What training is given: rows, labels and groups, checked to fit the model and each other."""
+"""Check that the rows, labels and groups for training fit the model and each other."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fairij.data.checks import zeros_and_ones
 from fairij.data.rows import speaking_of, take_rows
 from fairij.errors import InvalidInputError
 from fairij.fairness import arrays
 from fairij.language.batches import Rows, count, on_device, run
-from fairij.language.checks import zeros_and_ones
 from fairij.models.text.limits import check_lengths
 from fairij.models.text.tokens import bucketed, longest_first
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows where the model is, with labels and, where a penalty asks for them, groups."""
+    """Rows on the model's device, with labels and, for a penalty, groups."""
 
     rows: Rows
     y: Tensor
@@ -31,7 +31,7 @@ class Part:
 def given_part(
     module: nn.Module, ending: str, X: Any, y: Any, groups: Any, with_groups: bool
 ) -> Part:
-    """Rows, labels and groups that fit the model and each other; names have this ``ending``."""
+    """Checked rows, labels and groups. ``ending`` is the end of their names in messages."""
     first = next(p for p in module.parameters() if p.requires_grad)
     pad = getattr(getattr(module, "config", None), "pad_token_id", None)
     tokenise = getattr(module, "tokenise", None)
@@ -48,12 +48,12 @@ def given_part(
 
 
 def _has_table(module: nn.Module) -> bool:
-    """Whether a module looks its input up, so that whole numbers are not mere numbers to it."""
+    """Whether a module looks its input up in a table, so that integers must stay integers."""
     return any(isinstance(part, (nn.Embedding, nn.EmbeddingBag)) for part in module.modules())
 
 
 def _outputs(module: nn.Module, rows: Rows) -> int:
-    """How many outputs the model has; it is tried on a few rows, of tokens the longest."""
+    """The number of outputs of the model, found by running it on two rows."""
     if count(rows) == 0:
         raise InvalidInputError("`X` must have at least one row, got none.")
     if isinstance(rows, dict):
@@ -69,19 +69,19 @@ def _outputs(module: nn.Module, rows: Rows) -> int:
         raise
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
         raise InvalidInputError(
-            f"`X` must be rows that the model takes, but it says: {error}. Give vectors as wide as "
-            "its first layer, or rows from its own tokenizer."
+            f"`X` must be rows that the model takes, but it raised: {error}. Give vectors as wide "
+            "as its first layer, or rows from its own tokenizer."
         ) from error
     if z.ndim not in (1, 2) or len(z) != count(few):
         raise InvalidInputError(
-            "`model` must give one output or one a class for each row, got outputs of shape "
+            "`model` must give one output, or one per class, for each row; got outputs of shape "
             f"{tuple(z.shape)} for {count(few)} rows."
         )
     return 1 if z.ndim == 1 else z.shape[1]
 
 
 def _labels(name: str, y: Any, rows: int, outputs: int) -> NDArray[Any]:
-    """Labels that the loss takes: 0 and 1 for one output, the outputs' numbers for several."""
+    """Labels for the loss: 0 and 1 for one output, output numbers for several."""
     if outputs == 1:
         return zeros_and_ones(name, y, rows)
     truth = arrays.vector(name, y)

@@ -1,16 +1,165 @@
-"""The paper's tabular model and how it is trained: a plain loop over small batches."""
+"""The one training loop, and the paper's tabular network that is trained with it."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from fairij.errors import InvalidInputError
+
+
+class Objective(Protocol):
+    """What is trained for: batches, the loss of one batch, and a measure to choose the epoch by."""
+
+    def batches(self) -> Iterable[Any]:
+        """The batches of one epoch."""
+
+    def loss(self, batch: Any) -> Tensor:
+        """The loss of one batch, with any penalty."""
+
+    def held_out(self) -> float:
+        """A measure on validation rows; the epoch with the lowest value is kept."""
+
+
+@dataclass
+class TrainingState:
+    """How far a training has come. A checkpoint stores it."""
+
+    epoch: int = 0
+    best: float = math.inf
+    best_epoch: int = 0
+    best_state: dict[str, Tensor] = field(default_factory=dict)
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def train_epochs(
+    module: nn.Module,
+    objective: Objective,
+    optimiser: torch.optim.Optimizer,
+    *,
+    epochs: int,
+    patience: float = math.inf,
+    keep_last: bool = False,
+    seeds: Callable[[int], int] | None = None,
+    state: TrainingState | None = None,
+    after_epoch: Callable[[TrainingState], None] = lambda state: None,
+) -> TrainingState:
+    """Train ``module`` in place, and leave it in the state of its best epoch.
+
+    If the measure is never finite, the module keeps its last state and ``best_state`` is empty.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The network. It is in evaluation mode afterwards.
+    objective : Objective
+        Batches, loss and measure.
+    optimiser : torch.optim.Optimizer
+        Takes one step per batch.
+    epochs : int
+        The largest number of epochs.
+    patience : float, default=inf
+        Stop after this many epochs without a better measure.
+    keep_last : bool, default=False
+        Keep the last epoch and measure nothing.
+    seeds : callable, optional
+        Gives the seed of dropout for an epoch. The random state is restored after the epoch.
+        Without it, dropout uses the current random state.
+    state : TrainingState, optional
+        Where to continue.
+    after_epoch : callable, optional
+        Called after every epoch, for checkpoints and progress.
+    """
+    state = TrainingState() if state is None else state
+    while state.epoch < epochs and state.epoch - state.best_epoch < patience:
+        module.train()
+        with nullcontext() if seeds is None else _seeded(module, seeds(state.epoch)):
+            for batch in objective.batches():
+                optimiser.zero_grad()
+                objective.loss(batch).backward()
+                optimiser.step()
+        state.epoch += 1
+        module.eval()
+        if not keep_last and (value := objective.held_out()) < state.best:
+            state.best, state.best_epoch = value, state.epoch
+            state.best_state = {n: t.detach().cpu().clone() for n, t in changing(module).items()}
+        after_epoch(state)
+    if state.best_state:
+        put(state.best_state, changing(module))
+    module.eval()
+    return state
+
+
+@contextmanager
+def _seeded(module: nn.Module, seed: int) -> Iterator[None]:
+    device = next(p for p in module.parameters() if p.requires_grad).device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+def changing(module: nn.Module) -> dict[str, Tensor]:
+    """What training may change: trainable parameters and saved buffers, such as running means."""
+    saved = module.state_dict()
+    parameters = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    return parameters | {n: b for n, b in module.named_buffers() if n in saved}
+
+
+def put(values: Mapping[str, Tensor], into: Mapping[str, Tensor]) -> None:
+    """Copy values into the tensors of the same names."""
+    with torch.no_grad():
+        for name, tensor in into.items():
+            tensor.copy_(values[name])
+
+
+@dataclass(frozen=True)
+class Tabular:
+    """Binary cross-entropy on rows of numbers. The measure is the validation accuracy."""
+
+    module: nn.Module
+    X: Tensor  # (N, D)
+    y: Tensor  # (N,) of 0 and 1
+    X_val: Tensor
+    y_val: Tensor
+    batch_size: int
+    weight: Tensor | None = None
+
+    def batches(self) -> Iterable[Tensor]:
+        """Row numbers in random order."""
+        return torch.randperm(len(self.X)).split(self.batch_size)
+
+    def loss(self, batch: Tensor) -> Tensor:
+        z = logits(self.module, self.X.index_select(0, batch))  # much faster than X[batch] on a CPU
+        weight = None if self.weight is None else self.weight[batch]
+        return F.binary_cross_entropy_with_logits(z, self.y[batch], weight)
+
+    def held_out(self) -> float:
+        """Minus the accuracy."""
+        with torch.no_grad():
+            z = logits(self.module, self.X_val)
+            return -float(((z > 0) == (self.y_val > 0.5)).float().mean())
+
+
+def logits(module: nn.Module, X: Tensor) -> Tensor:
+    """``z`` (N,) of a module with one output per row."""
+    z: Tensor = module(X)
+    if z.ndim == 2 and z.shape[1] == 1:
+        z = z[:, 0]
+    if z.ndim != 1:
+        raise InvalidInputError(
+            f"`model` must have one logit per row to be trained, got outputs of shape "
+            f"{tuple(z.shape)}."
+        )
+    return z
 
 
 def mlp(inputs: int, hidden: int = 100, outputs: int = 1) -> nn.Sequential:
@@ -31,42 +180,46 @@ def train_mlp(
     seed: int = 0,
     on_epoch: Callable[[int, int], None] | None = None,
 ) -> nn.Sequential:
-    """Adam on binary cross-entropy, keeping the epoch with the best validation accuracy.
+    """Train `mlp` with Adam and keep the epoch with the best validation accuracy.
 
-    The defaults are the paper's: 100 SELU units, rate 1e-4, batches of 256, up to 100 epochs.
+    The defaults are the paper's.
+
+    Parameters
+    ----------
+    X, X_val : array-like of shape (N, D)
+        Rows for training and for validation.
+    y, y_val : array-like of shape (N,)
+        Labels, 0 or 1.
+    hidden : int, default=100
+        Number of SELU units.
+    epochs : int, default=100
+        Number of epochs.
+    batch_size : int, default=256
+        Rows per batch.
+    learning_rate : float, default=1e-4
+        Adam's step size.
+    seed : int, default=0
+        Seed of the first parameters and of the order of rows.
+    on_epoch : callable, optional
+        Called after every epoch with its number and the number of all epochs.
     """
-    features, labels, features_val, labels_val = (
-        torch.as_tensor(np.asarray(part), dtype=torch.float32) for part in (X, y, X_val, y_val)
-    )
+    rows = [torch.as_tensor(np.asarray(part), dtype=torch.float32) for part in (X, y, X_val, y_val)]
     with torch.random.fork_rng(devices=[]), _one_thread():
         torch.manual_seed(seed)
-        module = mlp(features.shape[1], hidden)
-        optimiser = torch.optim.Adam(module.parameters(), learning_rate)
-        best, best_state = -1.0, module.state_dict()
-        for epoch in range(epochs):
-            for batch in torch.randperm(len(features)).split(batch_size):
-                optimiser.zero_grad()
-                F.binary_cross_entropy_with_logits(
-                    module(features[batch])[:, 0], labels[batch]
-                ).backward()
-                optimiser.step()
-            accuracy = _accuracy(module, features_val, labels_val)
-            if accuracy > best:
-                best, best_state = accuracy, copy.deepcopy(module.state_dict())
-            if on_epoch is not None:
-                on_epoch(epoch + 1, epochs)
-    module.load_state_dict(best_state)
-    return module.eval()
-
-
-def _accuracy(module: nn.Module, X: Tensor, y: Tensor) -> float:
-    with torch.no_grad():
-        return float(((module(X)[:, 0] > 0) == (y > 0.5)).float().mean())
+        module = mlp(rows[0].shape[1], hidden)
+        train_epochs(
+            module,
+            Tabular(module, *rows, batch_size),
+            torch.optim.Adam(module.parameters(), learning_rate),
+            epochs=epochs,
+            after_epoch=lambda state: on_epoch(state.epoch, epochs) if on_epoch else None,
+        )
+    return module
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Batches this small gain nothing from more threads, and lose much on a busy machine."""
+    """One thread: small batches gain nothing from more, and lose much on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

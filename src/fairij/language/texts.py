@@ -1,0 +1,88 @@
+"""Texts and labels from files, frames, datasets and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairij.errors import InvalidInputError
+from fairij.storage.tables import read_table, require_columns
+
+TEXT = "text"  # the column to take where several hold texts
+
+
+def labelled(source: Any, *, text: str = "text", label: str = "label") -> tuple[Any, Any]:
+    """Texts and labels of a table.
+
+    Parameters
+    ----------
+    source : datasets.Dataset, DataFrame, mapping or path
+        The table, or a csv, tsv, json (a list of records), jsonl, parquet or arrow file. The
+        texts of a file are not changed: "NA" stays "NA", and "007" stays "007".
+    text, label : str, default="text" and "label"
+        Names of the columns.
+    """
+    if isinstance(source, (str, Path)):
+        source = read_table(source, columns=(text, label), text_columns=(text,))
+    names = named_columns(source)
+    if names is None:
+        raise InvalidInputError(
+            f"`source` must be a file, frame, dataset or mapping, got {type(source).__name__}."
+        )
+    require_columns(names, (text, label), where="`source`")
+    return texts_of(f"source[{text!r}]", source[text]), np.asarray(source[label])
+
+
+def named_columns(source: Any) -> list[Any] | None:
+    """The column names of a mapping, frame or dataset; None for anything else."""
+    if (found := getattr(source, "column_names", None)) is not None:
+        if isinstance(found, Mapping):
+            raise InvalidInputError(
+                f"The dataset must be one split, got the splits {list(found)}: choose one, as in "
+                f"`dataset[{next(iter(found), 'train')!r}]`."
+            )
+        return list(found)
+    if isinstance(source, Mapping):
+        return list(source)
+    return list(source.columns) if hasattr(source, "columns") else None
+
+
+def one_column(name: str, source: Any) -> list[Any]:
+    """The values of a list or column, or of the one text column of a table."""
+    names = named_columns(source)
+    if names is not None:
+        source = source[_text_column(name, source, names)]
+    if isinstance(source, (str, bytes)) or not hasattr(source, "__iter__"):
+        found = "a single text" if isinstance(source, str) else type(source).__name__
+        raise InvalidInputError(f"`{name}` must be a list or column of texts, got {found}.")
+    return list(source)
+
+
+def _text_column(name: str, source: Any, names: list[Any]) -> Any:
+    if TEXT in names:
+        return TEXT
+    texts = [column for column in names if isinstance(next(iter(source[column]), None), str)]
+    if len(texts) != 1:
+        raise InvalidInputError(
+            f"`{name}` must have one column with text, or a column called {TEXT!r}; found "
+            f"{texts} among the columns {names}: give the column itself."
+        )
+    return texts[0]
+
+
+def texts_of(name: str, source: Any) -> list[str]:
+    """The texts of a list, a column or a table: at least one, and none missing."""
+    texts = one_column(name, source)
+    if not texts:
+        raise InvalidInputError(f"`{name}` must hold at least one text, got none.")
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            found = repr(text) if np.isscalar(text) or text is None else type(text).__name__
+            raise InvalidInputError(
+                f"`{name}` must be texts, but row {row} holds {found}: drop such rows, or "
+                "turn them into texts."
+            )
+    return texts

@@ -32,15 +32,14 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from biased import QUICK, problem
 from fairij import Edit, Exact, FairIJ, Grid
+from fairij.data.hashing import state_fingerprint
 from fairij.errors import InvalidInputError, NotStationaryWarning, WrongModelError
 from fairij.fairness import get_constraint
 from fairij.fairness.groups import encode_groups
-from fairij.method.losses import get_loss
+from fairij.models.losses import get_loss
 from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
 from fairij.models.constant import ConstantLinearization
-from fairij.models.sklearn.estimators import state_fingerprint
-from fairij.models.training_facts import l2_of, weights_of
 from sklearn_cases import FAMILIES, Case, fit, mlp_classifier
 
 LINEAR = [name for name in FAMILIES if not name.startswith("mlp")]
@@ -69,14 +68,15 @@ def objective(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None =
     target = y if editable.classes is None else np.searchsorted(editable.classes, y)
     target = torch.as_tensor(target).to(editable.theta)
     given = None if weight is None else torch.as_tensor(weight)
-    given = weights_of(editable, target, y, given)
+    given = editable.row_weights(target, given)
+    l2 = editable.l2(len(y), len(y) if given is None else float(given.sum()))
     return Objective(
         editable.linearize(X),
         target,
         get_loss(editable.loss_name),
         normalised_weights(given, len(y), editable.theta),
         editable.theta,
-        l2_of(editable, len(y), given, 0.0),
+        torch.zeros_like(editable.theta) if l2 is None else l2,
     )
 
 
@@ -309,7 +309,8 @@ def test_influence_matches_real_refits(make: Any, task: str, constraint: str) ->
 
     def surrogate(estimator: Any) -> float:
         z = adapt(estimator).outputs(X_val)
-        return get_constraint(constraint).gradient(z, truth, groups, fair.loss_, 1.0)[0]
+        ((gap, _),) = get_constraint(constraint).part_gradients(z, truth, groups, fair.loss_, 1.0)
+        return gap
 
     chosen = np.random.default_rng(1).choice(len(X), 30, replace=False)
     before = surrogate(model)

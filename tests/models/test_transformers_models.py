@@ -21,13 +21,15 @@ from tiny import bert, biased_rows, classifier, gpt2, gpt2_classifier, t5, token
 from fairij.data.sources import LoaderSource
 from fairij.errors import InvalidInputError
 from fairij.language import TextClassifier
-from fairij.method.search.dropping import Grid
+from fairij.method.search import Grid
 from fairij.mitigator import FairIJ
 from fairij.models import adapt
 from fairij.models.text.library import load_transformers
 from fairij.models.text.tokens import bucketed, lengths
 from fairij.models.text.transformers import TransformersEditable
-from fairij.models.text.triggers import ScreeningEvaluator, TriggerEditable, TriggerTokens
+from fairij.models.text.screening import ScreeningEvaluator
+from fairij.models.text.trigger_editable import TriggerEditable
+from fairij.models.text.triggers import TriggerTokens
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fairij.errors.FairIJWarning"),

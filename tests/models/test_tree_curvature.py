@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fairij import FairIJ, Grid
 from fairij.fairness.groups import encode_groups
-from fairij.fairness.surrogates import demographic_parity
+from fairij.fairness.constraints import CONSTRAINTS
 from fairij.method.curvature import CURVATURES, dense, make_curvature
-from fairij.method.losses import get_loss
+from fairij.models.losses import get_loss
 from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
 from fairij.solvers import ConjugateGradient
@@ -114,7 +114,8 @@ def test_gradient_norm_and_drift_say_how_far_the_leaves_are_from_a_minimum(round
 
     def surrogate(theta: Tensor) -> Tensor:
         scores = torch.sigmoid(z_new + J_new @ theta)
-        return demographic_parity(scores, torch.from_numpy(data.y_new), codes)
+        parity = CONSTRAINTS["demographic_parity"]
+        return parity.surrogate(scores, torch.from_numpy(data.y_new), codes)
 
     nothing = torch.zeros(len(H), dtype=torch.float64)
     pull = torch.func.grad(surrogate)(nothing)

@@ -27,6 +27,19 @@ Held = NDArray[np.int64] | Literal["unknown"] | None
 """Rows that training did not see: their numbers, "unknown", or None."""
 
 
+HELD_BACK = (
+    "Early stopping kept some rows out of training, and fairij cannot tell which ones from the "
+    "model and the rows given. They are scored, and may be dropped, as if the model had been "
+    "trained on them. Give all training rows in their original order, or train without early "
+    "stopping for the number of rounds that it found."
+)
+
+
+def members(protocol: type) -> list[str]:
+    """The public members that a protocol states, in their order."""
+    return [name for name in vars(protocol) if not name.startswith("_")]
+
+
 def counted_from(start: int, rows: Some) -> Some:
     """Shift row numbers by ``start``."""
     if isinstance(rows, Tensor):
@@ -89,7 +102,7 @@ class Linearization(Protocol):
         ...
 
     def row_squares(self) -> Tensor | None:
-        """``|J_n|^2`` of every row, ``(N,)``, if there is a fast way; else None."""
+        """``|J_n|^2`` of every row or a bound above it, ``(N,)``; None if there is no fast way."""
         ...
 
     def row_products(self) -> Tensor | None:
@@ -128,7 +141,10 @@ class Evaluator(Protocol):
     """The outputs of many edits of one model on one table of rows."""
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
-        """``z(theta + c d)`` for each scale c, shape ``(S, N)`` or ``(S, N, C)``."""
+        """``z(theta + c d)`` for each scale c, shape ``(S, N)`` or ``(S, N, C)``.
+
+        A single scale is always exact.
+        """
         ...
 
     @property
@@ -139,7 +155,7 @@ class Evaluator(Protocol):
     def confirm(self, direction: Tensor, scale: float, *, everywhere: bool) -> Tensor:
         """One edit, run by the model, shape ``(1, N)`` or ``(1, N, C)``.
 
-        Without ``everywhere`` the model may be run only on rows whose label is in doubt.
+        Without ``everywhere`` the model may run only on rows whose label is in doubt.
         """
         ...
 
@@ -162,13 +178,17 @@ class Editable(Protocol):
         ...
 
     @property
-    def parameter_names(self) -> list[str]: ...
+    def parameter_names(self) -> list[str]:
+        """What the parameters are called in the user's model, in the order of ``theta``."""
+        ...
 
     def linearize(self, X: Any, *, keep: bool = True) -> Linearization:
         """The model on these rows; ``keep`` says that many products will follow."""
         ...
 
-    def evaluator(self, X: Any) -> Evaluator: ...
+    def evaluator(self, X: Any) -> Evaluator:
+        """The outputs of edited models on these rows."""
+        ...
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         """``z(theta)``; at the fitted parameters if none are given."""
@@ -217,7 +237,7 @@ class Editable(Protocol):
         ...
 
     def halve_batches(self, X: Any) -> bool:
-        """Use half the rows per batch from now on; False if that cannot be done."""
+        """Use half the rows per batch from now on; False if batches cannot be smaller."""
         ...
 
 

@@ -1,8 +1,8 @@
 """Models that are linear in their parameters: the Jacobian is the same everywhere.
 
-``z(theta) = z(theta_hat) + J (theta - theta_hat)`` exactly, so linearising loses nothing, an edited
-model's outputs are one product away, and the second-order term is zero. A family offers ``J`` as a
-`Jacobian`: the features of a linear model, or which leaf of each tree a row falls into.
+``z(theta) = z(theta_hat) + J (theta - theta_hat)`` is exact. So the outputs of an edited model cost
+one product, and the second-order term is zero. A family provides ``J`` as a `Jacobian`: the
+features of a linear model, or the leaf of each tree that a row falls into.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Jacobian(Protocol):
         ...
 
     def row_squares(self) -> Tensor | None:
-        """``|J_n|^2`` of every row, ``(N,)``, if there is a fast way; else None."""
+        """``|J_n|^2`` of every row or a bound above it, ``(N,)``; None if there is no fast way."""
         ...
 
     def held_bytes(self) -> int | None:

@@ -1,4 +1,4 @@
-"""An `Editable` that leaves the work to another, on rows that it prepares first."""
+"""An `Editable` that passes everything on to another one, on rows that it may prepare first."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from fairij.models.base import Editable, Evaluator, Held, Linearization
 
 
 class Delegating:
-    """Everything is the inner `Editable`'s; families say what they prepare and how they are copied.
+    """Every member of `Editable` is the inner object's.
 
-    What an `Editable` may know beyond the protocol (its loss, classes, penalty) is passed on too.
+    A subclass overrides `prepare` to change the rows, or single members to answer them itself.
+    `fairij.models.contract.check_wrapper` checks that nothing is lost.
     """
 
     def __init__(self, inner: Editable) -> None:
@@ -24,6 +25,7 @@ class Delegating:
         self.caveats: tuple[str, ...] = inner.caveats
 
     def prepare(self, X: Any) -> Any:
+        """The rows as the inner model takes them."""
         return X
 
     @property

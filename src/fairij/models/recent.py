@@ -1,4 +1,4 @@
-"""What was made of the latest tables of rows, so that one fit does not make it twice."""
+"""A small cache: what was last made of a table of rows, so that one fit does not make it twice."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-# tables of one fit: training and validation rows; of the folds of a cross-fit each, and the others
+# One fit uses at most this many tables: training and validation rows, and both parts of each fold.
 TABLES = 12
 T = TypeVar("T")
 
 
 class Recent(Generic[T]):
-    """The last few values, each of one table (that very object) and, where given, a vector.
+    """The last few values, each made of one table and, if given, at one parameter vector.
 
-    A table that is known must not be changed in place.
+    A table is recognised by its identity, so it must not be changed in place.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: list[tuple[Any, Tensor | None, T]] = []  # the latest used at the end
+    def __init__(self, size: int = TABLES) -> None:
+        self._size = size
+        self._entries: list[tuple[Any, Tensor | None, T]] = []  # the last used at the end
 
-    def known(self, X: Any, at: Tensor | None = None) -> T | None:
-        """What was made of these rows at this vector, if it is among the last few."""
-        for place, (rows, there, value) in enumerate(self._kept):
-            if rows is X and _same(there, at):
-                self._kept.append(self._kept.pop(place))
+    def find(self, X: Any, at: Tensor | None = None) -> T | None:
+        """The value made of these rows at this vector; None if it is not kept."""
+        for place, (rows, vector, value) in enumerate(self._entries):
+            if rows is X and _same(vector, at):
+                self._entries.append(self._entries.pop(place))
                 return value
         return None
 
-    def made(self, X: Any, make: Callable[[], T], at: Tensor | None = None) -> T:
-        """What is known, or what ``make`` gives now."""
-        value = self.known(X, at)
+    def get(self, X: Any, make: Callable[[], T], at: Tensor | None = None) -> T:
+        """The kept value, or what ``make`` returns, which is then kept."""
+        value = self.find(X, at)
         if value is None:
-            del self._kept[: 1 - self._most or None]  # make room first
+            while len(self._entries) >= self._size:  # free memory before more is used
+                self._entries.pop(0)
             value = make()
-            self._kept.append((X, None if at is None else at.clone(), value))
+            self._entries.append((X, None if at is None else at.clone(), value))
         return value
 
 

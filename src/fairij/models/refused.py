@@ -1,29 +1,28 @@
-"""Well-known models that cannot be edited, by class name, with the reason and the cure."""
+"""Known models that cannot be edited, by class name, each with the reason and the cure."""
 
 from __future__ import annotations
 
 from typing import Any
 
 _AFTERWARDS = (
-    "it changes the scores of one or several models after they are made; edit the classifier "
-    "first, then wrap the edited one, as in "
+    "it changes the scores of a trained classifier; edit that classifier first, then wrap the "
+    "edited one, as in "
     "CalibratedClassifierCV(FrozenEstimator(fair.estimator_))"
 )
 _THRESHOLD = (
-    "it moves the threshold of a classifier after it is trained; edit that classifier (its "
-    "`estimator_`), then choose the threshold of the edited one, as in "
+    "it moves the threshold of a trained classifier; edit that classifier (its `estimator_`), then "
+    "choose the threshold of the edited one, as in "
     "FixedThresholdClassifier(FrozenEstimator(fair.estimator_))"
 )
 _MANY_MODELS = (
-    "it is several models with a loss each, not one; edit them one by one, or train a multinomial "
-    "LogisticRegression"
+    "it consists of several models, each with its own loss; edit them one by one, or train a "
+    "multinomial LogisticRegression"
 )
 _AVERAGED = (
-    "it averages models that were fitted apart, each to its own sample, so there is no one "
-    "training loss whose minimum an edit could move; train a boosted ensemble instead, such as "
-    "HistGradientBoostingClassifier"
+    "it averages models that were fitted apart, each to its own sample, so it has no single "
+    "training loss; train a boosted ensemble instead, such as HistGradientBoostingClassifier"
 )
-_KINKS = "its L1 penalty has no derivative at the zeros it makes; train Ridge instead"
+_KINKS = "its L1 penalty has no derivative at zero coefficients; train Ridge instead"
 _NO_SCORE = "its loss gives no probabilities; train LogisticRegression instead"
 
 REFUSED: dict[str, str] = {
@@ -48,6 +47,6 @@ REFUSED: dict[str, str] = {
 
 
 def reason(model: Any) -> str:
-    """Why this model is refused, and what to do; empty where nothing is known."""
+    """Why a model is refused and what to do instead; empty for an unknown model."""
     names = (kind.__name__ for kind in type(model).__mro__)
     return next((REFUSED[name] for name in names if name in REFUSED), "")

@@ -1,23 +1,30 @@
-"""Families of models behind one face, `Editable`; `adapt` finds the right one."""
+"""Families of models, and `adapt`, which finds the family of a model.
+
+A family is one line in `FAMILIES`. A model is recognised by the names of its classes, so that no
+library is imported before one of its models is given.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
-
-from torch import nn
+from typing import Any, NamedTuple
 
 from fairij.errors import InvalidInputError
-from fairij.models.base import Editable
+from fairij.models.base import Editable, EditableDefaults, members
 from fairij.models.refused import reason
-from fairij.models.torch.module import TorchEditable
 
-Family = tuple[str, Callable[[Any], bool], Callable[..., Editable]]
+
+class Family(NamedTuple):
+    """One kind of model."""
+
+    name: str  # for messages
+    recognises: Callable[[Any], bool]
+    make: Callable[..., Editable]
 
 
 def of_class(library: str, *names: str) -> Callable[[Any], bool]:
-    """Whether a model's class, or one it is made from, has such a name; nothing is imported."""
+    """A test whether a model's class or one of its parents has such a name in the library."""
 
     def recognises(model: Any) -> bool:
         return any(
@@ -29,19 +36,17 @@ def of_class(library: str, *names: str) -> Callable[[Any], bool]:
 
 
 def lazily(module: str, name: str) -> Callable[..., Editable]:
-    """``name`` of a module of this package, imported when a model is adapted."""
+    """``name`` of ``fairij.models.module``, imported when it is first called."""
 
     def make(model: Any, **options: Any) -> Editable:
-        adapter: Editable = getattr(import_module(f"fairij.models.{module}"), name)(
-            model, **options
-        )
-        return adapter
+        adapter: Callable[..., Editable] = getattr(import_module(f"fairij.models.{module}"), name)
+        return adapter(model, **options)
 
     return make
 
 
 def on_tokens(model: Any) -> bool:
-    """Whether a model is one of transformers or peft, or is made of one here."""
+    """Whether a model belongs to transformers or peft, or is one of ours made of such a model."""
     return (
         of_class("transformers", "PreTrainedModel")(model)
         or of_class("peft", "PeftModel")(model)
@@ -49,70 +54,69 @@ def on_tokens(model: Any) -> bool:
     )
 
 
-HISTOGRAM = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
-BOOSTED = ("GradientBoostingClassifier", "GradientBoostingRegressor")
-MLP = ("MLPClassifier", "MLPRegressor")
-LINEAR = (
-    "LogisticRegression",
-    "SGDClassifier",
-    "SGDRegressor",
-    "Ridge",
-    "RidgeCV",
-    "LinearRegression",
-)
+def _sklearn(names: str, module: str, adapter: str = "editable") -> Family:
+    return Family(names, of_class("sklearn", *names.split(", ")), lazily(module, adapter))
+
+
+BOOSTED = "GradientBoostingClassifier, GradientBoostingRegressor"
+HISTOGRAM = "HistGradientBoostingClassifier, HistGradientBoostingRegressor"
+LINEAR = "LogisticRegression, SGDClassifier, SGDRegressor, Ridge, RidgeCV, LinearRegression"
+LIGHTGBM = of_class("lightgbm", "Booster", "LGBMModel", "CVBooster")
+LIGHTGBM_NAMES = "LightGBM's Booster, LGBMClassifier, LGBMRegressor"
+XGBOOST = of_class("xgboost", "Booster", "XGBModel")
+XGBOOST_NAMES = "XGBoost's Booster, XGBClassifier, XGBRegressor"
+ON_TOKENS = "transformers' and peft's models"
+SEARCH = of_class("sklearn", "BaseSearchCV")
 
 FAMILIES: list[Family] = [
-    ("transformers' and peft's models", on_tokens, lazily("text.triggers", "editable")),
-    ("torch.nn.Module", lambda model: isinstance(model, nn.Module), TorchEditable),
-    (", ".join(LINEAR), of_class("sklearn", *LINEAR), lazily("sklearn.linear", "LinearEditable")),
-    (", ".join(MLP), of_class("sklearn", *MLP), lazily("sklearn.perceptron", "PerceptronEditable")),
-    (
-        "LightGBM's Booster, LGBMClassifier, LGBMRegressor",
-        of_class("lightgbm", "Booster", "LGBMModel", "CVBooster"),
-        lazily("trees.lightgbm", "editable"),
-    ),
-    (
-        "XGBoost's Booster, XGBClassifier, XGBRegressor",
-        of_class("xgboost", "Booster", "XGBModel"),
-        lazily("trees.xgboost", "editable"),
-    ),
-    (
-        ", ".join(HISTOGRAM),
-        of_class("sklearn", *HISTOGRAM),
-        lazily("trees.hist_gradient_boosting", "editable"),
-    ),
-    (
-        ", ".join(BOOSTED),
-        of_class("sklearn", *BOOSTED),
-        lazily("trees.gradient_boosting", "editable"),
-    ),
-    ("Pipeline", of_class("sklearn", "Pipeline"), lazily("sklearn.pipeline", "pipeline")),
-    (
-        "GridSearchCV and its like",
-        of_class("sklearn", "BaseSearchCV"),
-        lazily("sklearn.pipeline", "search"),
-    ),
-    (
-        "FrozenEstimator",
-        of_class("sklearn", "FrozenEstimator"),
-        lazily("sklearn.pipeline", "frozen"),
-    ),
+    Family(ON_TOKENS, on_tokens, lazily("text.trigger_editable", "editable")),
+    Family("torch.nn.Module", of_class("torch", "Module"), lazily("torch.module", "TorchEditable")),
+    _sklearn(LINEAR, "sklearn.linear", "LinearEditable"),
+    _sklearn("MLPClassifier, MLPRegressor", "sklearn.perceptron", "PerceptronEditable"),
+    Family(LIGHTGBM_NAMES, LIGHTGBM, lazily("trees.lightgbm", "editable")),
+    Family(XGBOOST_NAMES, XGBOOST, lazily("trees.xgboost", "editable")),
+    _sklearn(HISTOGRAM, "trees.hist_gradient_boosting"),
+    _sklearn(BOOSTED, "trees.gradient_boosting"),
+    _sklearn("Pipeline", "sklearn.pipeline", "pipeline"),
+    Family("GridSearchCV and its like", SEARCH, lazily("sklearn.pipeline", "search")),
+    _sklearn("FrozenEstimator", "sklearn.pipeline", "frozen"),
 ]
 
 
 def adapt(model: Any, **options: Any) -> Editable:
-    """Wrap a fitted model of any supported family; an `Editable` is returned as it is."""
-    for _, recognises, make in FAMILIES:
-        if recognises(model):
-            return make(model, **options)
-    if all(hasattr(model, name) for name in ("theta", "linearize", "edited")):
+    """Wrap a fitted model of any supported family; an `Editable` is returned as it is.
+
+    Parameters
+    ----------
+    model : object
+        A fitted model of a family in `FAMILIES`, or an object with every member of `Editable`.
+    **options
+        Settings of the family, such as ``parameters``, ``batch_size`` and ``memory_limit``.
+
+    Returns
+    -------
+    Editable
+        The model, seen through the parameters that may be edited.
+    """
+    for family in FAMILIES:
+        if family.recognises(model):
+            return family.make(model, **options)
+    missing = [name for name in members(Editable) if not hasattr(model, name)]
+    if not missing:
         editable: Editable = model
         return editable
     if why := reason(model):
         raise InvalidInputError(f"A {type(model).__name__} cannot be edited: {why}.")
+    own = [name for name in members(Editable) if not hasattr(EditableDefaults, name)]
+    if not set(own) <= set(missing):
+        raise InvalidInputError(
+            f"{type(model).__name__!r} must have every member of `fairij.models.Editable`, but "
+            f"lacks {', '.join(missing)}. Inherit `fairij.models.EditableDefaults` for what the "
+            "model does not know, and write the rest."
+        )
     raise InvalidInputError(
         f"No family of models recognises {type(model).__name__!r}; supported are "
-        f"{', '.join(name for name, _, _ in FAMILIES)}. For anything else write an adapter: an "
-        "object with the methods of `fairij.models.Editable` (theta, linearize, evaluator, "
-        "outputs, edited, ...), and give that to FairIJ."
+        f"{', '.join(family.name for family in FAMILIES)}. For anything else write an adapter: an "
+        f"object with the members of `fairij.models.Editable` ({', '.join(own)}; the rest from "
+        "`EditableDefaults`). Give that object to FairIJ."
     )

@@ -1,10 +1,10 @@
-"""What scikit-learn's estimators share: columns, class weights, a hash of what is not edited."""
+"""What scikit-learn's estimators share: columns, class weights, rows kept for early stopping."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,24 +13,17 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from fairij.data.rows import Columns
-
-# numbers of rows, None for none of them
-Held = NDArray[np.int64] | Literal["unknown"] | None
-HELD_BACK = (
-    "Early stopping kept some of the rows from training, and which ones cannot be told from the "
-    "model and the rows given: those are scored, and may be dropped, as if it had been trained on "
-    "them. Give all the rows of its training in their order; or train with early stopping off for "
-    "the number of rounds that it found."
-)
+from fairij.models.base import HELD_BACK, Held
 
 
 def early_stopping_caveats(estimator: Any) -> tuple[str, ...]:
+    """A warning if early stopping kept rows out of training; the solver lbfgs never does."""
     stops = getattr(estimator, "early_stopping", False)
     return (HELD_BACK,) if stops and getattr(estimator, "solver", None) != "lbfgs" else ()
 
 
 def class_names(model: Any) -> set[str]:
-    """The names of a model's class and of the classes that it is made from."""
+    """The names of a model's class and of its parents."""
     return {kind.__name__ for kind in type(model).__mro__}
 
 
@@ -51,8 +44,8 @@ def class_weighted(
 ) -> Tensor | None:
     """Sample weights times the class weights that an estimator was trained with.
 
-    ``y`` holds class indices. "balanced" is ``n / (C n_c)``, counted in sample weights where
-    ``balance_weights``. Dropping a row then leaves the weights of the others as they are.
+    ``y`` holds class indices. "balanced" means ``n / (C n_c)``; with ``balance_weights`` the counts
+    are sums of sample weights. Dropping a row does not change the weights of the others.
     """
     if class_weight is None:
         return weight
@@ -76,10 +69,11 @@ def split_off(
     seed: Any,
     stratify: bool,
 ) -> Held:
-    """The rows that early stopping kept from training, as scikit-learn's ensembles draw them.
+    """The rows that early stopping kept out of training, drawn as scikit-learn's ensembles do.
 
-    ``y`` are the labels of the rows given. ``is_trained`` says of a number of rows whether the
-    model may have been trained on so many: whether any were kept, and whether these are its rows.
+    ``y`` are the labels of the given rows. ``is_trained`` says whether the model may have been
+    trained on that many rows: it shows whether rows were kept out, and whether the given rows are
+    those of the training.
     """
     if is_trained(len(y)):
         return None

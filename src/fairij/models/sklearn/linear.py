@@ -1,7 +1,7 @@
 """scikit-learn's linear models on dense or sparse rows; theta is ``coef_`` and ``intercept_``.
 
-``z = X coef^T + intercept``, so the Jacobian is the features themselves, once for every output, and
-the GGN is the whole Hessian. A sparse ``X`` stays sparse.
+``z = X coef^T + intercept``, so the Jacobian consists of the features, and the GGN is the whole
+Hessian. A sparse ``X`` stays sparse.
 
 What the estimators minimise, in the engine's terms ``sum w_n l_n / W + l2 |coef|^2 / 2``:
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +28,8 @@ from fairij.data.hashing import state_fingerprint
 from fairij.data.rows import to_tensors
 from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
-from fairij.models.constant import ConstantLinearization, JacobianDefaults
+from fairij.models.constant import ConstantLinearization
+from fairij.models.features import FeatureJacobian
 from fairij.models.sklearn.estimators import (
     check_columns,
     class_names,
@@ -38,52 +38,8 @@ from fairij.models.sklearn.estimators import (
 )
 
 
-@dataclass(frozen=True)
-class FeatureJacobian(JacobianDefaults):
-    """``J r = X R^T + b`` with ``r = (R, b)``, ``R (C, F)`` and ``b (C,)`` if there is one."""
-
-    X: Any  # (N, F), a tensor or a scipy CSR matrix
-    n_outputs: int
-    intercept: bool
-
-    def split(self, r: Tensor) -> tuple[Tensor, Tensor]:
-        """``R (C, F)`` and ``b``, zero where there is no intercept."""
-        size = self.n_outputs * self.X.shape[1]
-        b = r[size:] if self.intercept else r.new_zeros(self.n_outputs)
-        return r[:size].view(self.n_outputs, -1), b
-
-    def times(self, r: Tensor) -> Tensor:
-        R, b = self.split(r)
-        z = _product(self.X, R.T) + b  # (N, C)
-        return z[:, 0] if self.n_outputs == 1 else z
-
-    def transposed_times(self, u: Tensor) -> Tensor:
-        u = u.view(len(u), self.n_outputs)
-        R = _product(self.X.T, u).T.reshape(-1)
-        return torch.cat([R, u.sum(0)]) if self.intercept else R
-
-    def rows(self, index: Tensor) -> Tensor:
-        features = self.X[index.numpy()]
-        if not isinstance(features, Tensor):
-            features = torch.from_numpy(features.toarray())
-        unit = torch.eye(self.n_outputs, dtype=features.dtype)
-        rows = torch.einsum("bf,ce->bcef", features, unit).flatten(2)  # (B, C, C F)
-        if not self.intercept:
-            return rows
-        return torch.cat([rows, unit.expand(len(index), -1, -1)], -1)
-
-    def take(self, index: Tensor) -> FeatureJacobian:
-        return FeatureJacobian(self.X[index.numpy()], self.n_outputs, self.intercept)
-
-
-def _product(X: Any, B: Tensor) -> Tensor:
-    if isinstance(X, Tensor):
-        return X @ B
-    return torch.from_numpy(np.ascontiguousarray(X @ B.numpy()))
-
-
 class LinearEditable(EditableDefaults):
-    """A fitted linear estimator seen through its coefficients; see the module's docstring."""
+    """A fitted linear estimator, seen through its coefficients."""
 
     def __init__(self, estimator: Any, *, parameters: str | Sequence[str] = "all", **_: Any):
         check_is_fitted(estimator)
@@ -108,7 +64,6 @@ class LinearEditable(EditableDefaults):
         self.caveats = early_stopping_caveats(estimator)
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
-        """Sample weights with the estimator's class weights in them; ``y``: class indices."""
         return class_weighted(
             getattr(self._estimator, "class_weight", None),
             self.classes,
@@ -118,7 +73,6 @@ class LinearEditable(EditableDefaults):
         )
 
     def l2(self, rows: int, weight_sum: float) -> Tensor:
-        """The estimator's own penalty in the engine's terms, shape ``(D,)``."""
         on_coef, on_intercept = self._kind.l2(self._estimator, rows, weight_sum)
         l2 = torch.full_like(self.theta, on_coef)
         l2[self._coef.size :] = on_intercept
@@ -141,7 +95,7 @@ class LinearEditable(EditableDefaults):
         for name in self.parameter_names:
             old = np.asarray(getattr(clone, name))
             new = theta[start : start + old.size].detach().cpu().numpy().reshape(old.shape)
-            # SGD keeps float32 coefficients beside a float64 intercept: widen them where needed
+            # SGD has float32 coefficients and a float64 intercept: widen them if needed
             stored = new.astype(old.dtype)
             stored = stored if np.array_equal(stored, new) else new.copy()
             setattr(clone, name, stored if old.ndim else stored[()])
@@ -157,8 +111,8 @@ class LinearEditable(EditableDefaults):
         rows = _sparse_rows(X, self.theta.numpy().dtype) if issparse(X) else self._dense_rows(X)
         if rows.ndim != 2 or rows.shape[1] != self._coef.shape[-1]:
             raise InvalidInputError(
-                f"`X` must be a table of {self._coef.shape[-1]} columns, as the model was trained "
-                f"on; got shape {tuple(rows.shape)}."
+                f"`X` must have the {self._coef.shape[-1]} columns that the model was trained on; "
+                f"got shape {tuple(rows.shape)}."
             )
         return FeatureJacobian(rows, self._n_outputs, self._has_intercept)
 
@@ -181,8 +135,8 @@ def _sparse_rows(X: Any, dtype: np.dtype[Any]) -> Any:
 class Kind(NamedTuple):
     """What an estimator of one class minimises."""
 
-    l2: Callable[[Any, int, float], tuple[float, float]]  # on coefficients, on the intercept
-    losses: tuple[str, ...] = ()  # of its `loss` setting, those that the engine has
+    l2: Callable[[Any, int, float], tuple[float, float]]  # for coefficients, for the intercept
+    losses: tuple[str, ...] = ()  # values of its `loss` setting that the engine supports
     one_output: bool = True
     balance_weights: bool = True
 
@@ -214,7 +168,7 @@ KINDS: dict[str, Kind] = {
 
 
 def _check(model: Any, kind: Kind) -> None:
-    """Refuse what is not a minimum of a smooth loss that the engine has, saying why."""
+    """Refuse a model that is not at the minimum of a smooth loss that the engine supports."""
     name, reason = type(model).__name__, None
     if issparse(model.coef_):
         reason = "its coefficients are sparse: call its `densify()` first"
@@ -222,14 +176,14 @@ def _check(model: Any, kind: Kind) -> None:
         reason = f"its loss is {model.loss!r}, and only {', '.join(kind.losses)} can be edited"
     elif l1_share(model) > 0:
         reason = (
-            "its L1 penalty has no derivative at the zeros it makes, so there is no 'as if those "
-            "rows were dropped' to first order: train it with an L2 penalty"
+            "its L1 penalty has no derivative at zero coefficients, so the effect of dropping rows "
+            "cannot be estimated: train it with an L2 penalty"
         )
     elif getattr(model, "positive", False):
-        reason = "positive=True holds coefficients at a bound, where an edit may not move them"
+        reason = "positive=True holds coefficients at a bound, and an edit would move them off it"
     elif _one_vs_rest(model, kind):
         reason = (
-            "it is one-vs-rest: separate models of each class, not one loss; train "
+            "it is one-vs-rest, which has a separate model and loss for each class; train "
             "LogisticRegression(solver='lbfgs'), which is multinomial"
             if hasattr(model, "classes_")
             else f"it predicts {len(model.coef_)} targets at once: train one model per target"
@@ -249,7 +203,7 @@ def _one_vs_rest(model: Any, kind: Kind) -> bool:
 
 
 def l1_share(model: Any) -> float:
-    """The L1 part of the penalty, 0 to 1, under scikit-learn's older and newer names for it."""
+    """The L1 part of the penalty, 0 to 1, by scikit-learn's older and newer settings."""
     penalty = getattr(model, "penalty", None)
     if penalty not in ("elasticnet", "deprecated"):
         return float(penalty == "l1")
@@ -260,6 +214,6 @@ def l1_share(model: Any) -> float:
 def _check_parameters(wanted: str | Sequence[str], names: list[str]) -> None:
     if wanted not in ("trainable", "all") and list(wanted) != names:
         raise InvalidInputError(
-            f"`parameters` must be 'all' (or 'trainable') for a linear model, whose {names} are "
+            f"`parameters` must be 'all' or 'trainable' for a linear model, whose {names} are "
             f"edited together; got {wanted!r}."
         )

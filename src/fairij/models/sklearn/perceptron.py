@@ -1,10 +1,9 @@
-"""scikit-learn's `MLPClassifier` and `MLPRegressor`, through the torch module that equals them.
+"""scikit-learn's `MLPClassifier` and `MLPRegressor`, as an equal torch module.
 
-scikit-learn adds ``alpha |W|^2 / 2n`` to the mean loss of each batch of n rows, intercepts left
-out. So with the solver "lbfgs", which sees all rows at once, l2 = alpha / W; with "adam" and "sgd"
-it is alpha over a batch's share of W, two hundred rows unless ``batch_size`` says otherwise. These
-two stop long before a minimum as a rule, of which the diagnostics tell.
-Sparse rows are made dense.
+scikit-learn adds ``alpha |W|^2 / 2n`` to the mean loss of each batch of n rows; intercepts are not
+penalised. With the solver "lbfgs", which sees all rows at once, l2 = alpha / W. With "adam" and
+"sgd" it is alpha over the batch's part of W; a batch has 200 rows unless ``batch_size`` is set.
+These two usually stop long before a minimum, and the diagnostics say so. Sparse rows become dense.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,
     "relu": nn.ReLU,
 }
-# neither the parameters nor what only further training would use
+# parameters, and what only further training would use
 NOT_FRAME = {"coefs_", "intercepts_", "_optimizer", "_random_state"}
 
 
@@ -58,7 +57,6 @@ class PerceptronEditable(Delegating):
         return X
 
     def l2(self, rows: int, weight_sum: float) -> Tensor:
-        """The estimator's own penalty in the engine's terms, shape ``(D,)``."""
         e = self._estimator
         wanted = 200 if e.batch_size == "auto" else int(e.batch_size)
         batch = rows if e.solver == "lbfgs" else min(wanted, rows)
@@ -99,8 +97,8 @@ def _check(estimator: Any) -> None:
     output, width = estimator.out_activation_, estimator.n_outputs_
     if output == "exp":
         raise InvalidInputError(
-            "This MLPRegressor cannot be edited: its loss is 'poisson', and only 'squared_error' "
-            "can be edited."
+            "This MLPRegressor cannot be edited: its loss is 'poisson', and fairij supports only "
+            "'squared_error'."
         )
     if output != "softmax" and width > 1:
         raise InvalidInputError(

@@ -1,7 +1,7 @@
-"""Models that wrap another: pipelines, searches over settings, frozen estimators.
+"""Models around another model: pipelines, searches over settings, frozen estimators.
 
-A wrapper's steps before the model are applied as they are and kept; the model itself is edited.
-What comes back is a copy of the whole wrapper with the edited model in its place.
+The steps before the inner model are applied and stay as they are; only the inner model is edited.
+The result is a copy of the whole wrapper with the edited model inside.
 """
 
 from __future__ import annotations
@@ -14,30 +14,23 @@ from torch import Tensor
 from fairij.data.hashing import state_fingerprint
 from fairij.errors import InvalidInputError
 from fairij.models.delegating import Delegating
-from fairij.models.recent import TABLES
+from fairij.models.recent import Recent
 from fairij.models.registry import adapt
 
 
 class WrappedEditable(Delegating):
-    """The ``model`` inside ``wrapper``, on rows that went through ``steps``."""
+    """The ``model`` inside ``wrapper``, on rows that ``steps`` have transformed."""
 
     def __init__(
         self, wrapper: Any, model: Any, steps: list[tuple[str, Any]], **options: Any
     ) -> None:
         super().__init__(adapt(model, **options))
         self._wrapper, self._model, self._steps = wrapper, model, steps
-        self._prepared: list[tuple[Any, Any]] = []
+        self._prepared: Recent[Any] = Recent()
 
     def prepare(self, X: Any) -> Any:
-        """``X`` after the steps; each table goes through them once."""
-        if not self._steps:
-            return X
-        for given, prepared in self._prepared:
-            if given is X:
-                return prepared
-        prepared = self._transform(X)
-        self._prepared = [*self._prepared[1 - TABLES :], (X, prepared)]
-        return prepared
+        """``X`` after the steps; each table is transformed once."""
+        return self._prepared.get(X, lambda: self._transform(X)) if self._steps else X
 
     def _transform(self, X: Any) -> Any:
         for name, step in self._steps:
@@ -64,28 +57,28 @@ def pipeline(model: Any, **options: Any) -> WrappedEditable:
     if last is None or isinstance(last, str):
         raise InvalidInputError(
             f"The pipeline must end in the model to be edited, but its last step {name!r} is "
-            f"{last!r}."
+            f"{last!r}: add the model."
         )
     steps = [(n, step) for n, step in before if step is not None and not isinstance(step, str)]
     for n, step in steps:
         if not hasattr(step, "transform"):
             raise InvalidInputError(
-                f"The pipeline's step {n!r} ({type(step).__name__}) must have `transform`: a step "
-                "that only changes the training rows, such as resampling, leaves the model "
-                "trained on rows that are not given here. Resample first, and give those rows."
+                f"The pipeline's step {n!r} ({type(step).__name__}) must have `transform`. A step "
+                "that only changes the training rows, such as resampling, trains the model on rows "
+                "that are not given here: resample first, and give those rows."
             )
     return WrappedEditable(model, last, steps, **options)
 
 
 def search(model: Any, **options: Any) -> WrappedEditable:
-    """`GridSearchCV` and its like: the best estimator, refitted on all rows, is edited."""
+    """`GridSearchCV` and similar: the best estimator, refitted on all rows, is edited."""
     if not hasattr(model, "best_estimator_"):
         raise InvalidInputError(
-            f"This {type(model).__name__} has no best_estimator_ to edit: fit it, with refit=True."
+            f"This {type(model).__name__} must have a best_estimator_: fit it, with refit=True."
         )
     return WrappedEditable(model, model.best_estimator_, [], **options)
 
 
 def frozen(model: Any, **options: Any) -> WrappedEditable:
-    """`FrozenEstimator`: what it holds is edited."""
+    """`FrozenEstimator`: the estimator inside is edited."""
     return WrappedEditable(model, model.estimator, [], **options)

@@ -1,4 +1,4 @@
-"""Load transformers when it is needed, and say what to install where it is missing."""
+"""Load transformers when it is needed, and say what to install if it is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairij.errors import InvalidInputError
 
 @cache
 def load_transformers() -> Any:
-    """The library; a torchvision that was built for another torch is kept out of its way."""
+    """The library; a torchvision that was built for another torch is hidden from it."""
     try:
         checks: Any = import_module("transformers.utils.import_utils")
     except ImportError as error:
@@ -21,8 +21,8 @@ def load_transformers() -> Any:
     try:
         import_module("torchvision")
     except ImportError:
-        pass  # not there, which transformers sees by itself
-    except RuntimeError:  # its operators are missing; transformers would fail on importing it
+        pass  # transformers sees this by itself
+    except RuntimeError:  # its operators are missing, and transformers could not import it
         known = checks._is_package_available
 
         def is_available(name: str, *args: Any, **options: Any) -> Any:

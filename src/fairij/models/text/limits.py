@@ -10,15 +10,15 @@ from fairij.errors import InvalidInputError
 from fairij.models.text.tokens import Tokens, lengths
 from fairij.models.text.triggers import TriggerTokens
 
-UNLIMITED = 2**30  # a tokenizer that knows no limit names a number beyond this
+UNLIMITED = 2**30  # a tokenizer without a limit reports a larger number
 OTHERWISE = 512
 
 
 def longest_text(model: Any, tokenizer: Any) -> int:
-    """How many tokens of a text can be used, those that the tokenizer adds included.
+    """How many tokens a text may have, including those that the tokenizer adds.
 
-    As many as the tokenizer allows and the model has positions for, whichever is fewer; 512 where
-    neither says.
+    The smaller of the tokenizer's limit and the model's number of positions; 512 if both are
+    unknown.
     """
     allowed = getattr(tokenizer, "model_max_length", None)
     known = allowed is not None and 0 < allowed < UNLIMITED
@@ -27,7 +27,7 @@ def longest_text(model: Any, tokenizer: Any) -> int:
 
 
 def _positions(model: Any) -> list[int]:
-    """The number of positions that the model's settings name, if they do."""
+    """The number of positions in the model's settings, if it is there."""
     most = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     if not isinstance(most, int) or most < 1:
         return []
@@ -36,7 +36,7 @@ def _positions(model: Any) -> list[int]:
 
 
 def _tables(model: Any) -> list[nn.Embedding]:
-    """Tables of learnt positions; those with a padding index begin behind it, as RoBERTa's do."""
+    """Tables of learnt positions; those with a padding index start after it, as RoBERTa's do."""
     named = model.named_modules() if isinstance(model, nn.Module) else ()
     return [
         part
@@ -47,7 +47,7 @@ def _tables(model: Any) -> list[nn.Embedding]:
 
 
 def _added(model: Any) -> int:
-    """Tokens that the model puts into every row by itself: triggers, or a prompt of `peft`."""
+    """Tokens that the model adds to every row: triggers, or a prompt of `peft`."""
     triggers = len(model.triggers) if isinstance(model, TriggerTokens) else 0
     prompts = getattr(model, "peft_config", None) or {}
     virtual = [getattr(part, "num_virtual_tokens", None) or 0 for part in prompts.values()]
@@ -55,12 +55,12 @@ def _added(model: Any) -> int:
 
 
 def most_tokens(model: Any) -> int | None:
-    """How many tokens a row can have; None where the model has no table of positions to leave."""
+    """How many tokens a row can have; None if the model has no table of positions."""
     return min(_positions(model), default=None) if _tables(model) else None
 
 
 def check_lengths(name: str, tokens: Tokens, model: Any) -> None:
-    """Raise on rows without tokens, and on those with more than the model has positions for."""
+    """Raise if a row has no tokens, or more than the model has positions for."""
     empty = ~(tokens["attention_mask"] != 0).any(1)
     if bool(empty.any()):
         row = int(empty.nonzero()[0])
@@ -72,7 +72,7 @@ def check_lengths(name: str, tokens: Tokens, model: Any) -> None:
     if most is not None and int(size.max()) > most:
         row = int(size.argmax())
         raise InvalidInputError(
-            f"`{name}` must have at most {most} tokens in a row, for which the model has "
+            f"`{name}` must have at most {most} tokens per row, because the model has no more "
             f"positions, but row {row} has {int(size[row])}: cut the texts, as in "
             f"tokenise(texts, tokenizer, max_length={most})."
         )

@@ -1,4 +1,4 @@
-"""Rows of tokens: from what people hold to padded tensors, and in batches of like length."""
+"""Rows of tokens as padded tensors, and batches of rows of similar length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairij.errors import InvalidInputError
 Tokens = dict[str, Tensor]  # input_ids (N, L), attention_mask (N, L), ...
 Tokenise = Callable[[list[str]], Mapping[str, Any]]
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
-# what else sways a model of transformers, and is not passed on
+# other inputs of transformers' models, which are not passed on
 OTHERS = ("position_ids", "inputs_embeds", "global_attention_mask", "decoder_input_ids", "bbox")
 
 
@@ -24,9 +24,17 @@ def token_rows(
 ) -> Tokens:
     """``X`` as padded tensors.
 
-    Takes a mapping, frame or `datasets.Dataset` with `input_ids` (padded, or one list a row), or
-    texts where there is a way to tokenise them. Without a mask, rows of unlike lengths are taken to
-    be free of padding; in a table the id ``pad`` is padding, and nothing where that is None.
+    Parameters
+    ----------
+    X : mapping, frame, `datasets.Dataset` or list of str
+        Rows with `input_ids`, padded or as one list per row; or texts, if ``tokenise`` is given.
+    device : torch.device
+        Where the tensors go.
+    pad : int or None, default=0
+        The id of padding, for a table without a mask; None if no id means padding. Lists of
+        different lengths without a mask are assumed to have no padding.
+    tokenise : callable, default=None
+        Maps texts to columns of tokens.
     """
     columns = _columns(X)
     if columns is None:
@@ -40,7 +48,7 @@ def token_rows(
     if unknown := [name for name in OTHERS if name in columns]:
         raise InvalidInputError(
             f"`X` must hold {', '.join(NAMES)} alone, got {unknown[0]!r}, which would be left out: "
-            "write an adapter (`fairij.models.Editable`) that gives it to the model."
+            "write an adapter (`fairij.models.Editable`) that passes it to the model."
         )
     tokens = {
         name: _padded(name, columns[name], (pad or 0) if name == "input_ids" else 0).to(device)
@@ -49,12 +57,12 @@ def token_rows(
     }
     if "attention_mask" not in tokens:
         tokens["attention_mask"] = _mask(columns["input_ids"], tokens["input_ids"], pad)
-    n_rows(tokens)  # all parts are as long as each other
+    n_rows(tokens)  # raises unless all parts have the same length
     return tokens
 
 
 def _mask(rows: Any, ids: Tensor, pad: int | None) -> Tensor:
-    """Which tokens are real, where nothing says so."""
+    """Which tokens are not padding, if no mask is given."""
     if not isinstance(rows, Tensor):
         size = torch.tensor([len(row) for row in rows], device=ids.device)
         if len(size) and int(size.min()) < ids.shape[1]:
@@ -63,26 +71,28 @@ def _mask(rows: Any, ids: Tensor, pad: int | None) -> Tensor:
 
 
 def lengths(tokens: Tokens) -> Tensor:
-    """The place after the last token of each row, (N,)."""
+    """The place after the last token of each row, ``(N,)``."""
     mask = tokens["attention_mask"] != 0
     places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
     return (mask * places).amax(1)
 
 
 def longest_first(tokens: Tokens) -> Tensor:
-    """The order in which batches of consecutive rows waste the least padding."""
+    """The order in which batches of consecutive rows have the least padding."""
     return torch.argsort(lengths(tokens), descending=True, stable=True)
 
 
 def bucketed(tokens: Tokens, budget: int, *, added: int = 0, multiple: int = 1) -> Iterator[Tokens]:
-    """Consecutive batches of at most ``budget`` tokens (one row at least), cut to their length.
+    """Consecutive batches of at most ``budget`` tokens and at least one row, cut to their length.
 
-    Rows should come longest first; any order is right, only slower. ``added`` counts the tokens
-    that a model puts into each row by itself: short rows would else make the largest batches.
-    Lengths with them are rounded up to a ``multiple`` where the table is wide enough.
+    Rows should come longest first; other orders are right but slower. ``added`` counts the tokens
+    that the model adds to each row; without them, short rows would make too large batches. Lengths
+    including them are rounded up to a ``multiple`` if the table is wide enough.
     """
     size = lengths(tokens).cpu().numpy().clip(1)
-    rounded = -(-(size + added) // multiple) * multiple  # few shapes, for which blocks are reused
+    rounded = (
+        -(-(size + added) // multiple) * multiple
+    )  # few shapes, so memory is reused
     start = 0
     while start < len(size):
         stop = start + max(1, budget // int(rounded[start]))
@@ -92,7 +102,7 @@ def bucketed(tokens: Tokens, budget: int, *, added: int = 0, multiple: int = 1) 
 
 
 def _columns(X: Any) -> Mapping[str, Any] | None:
-    """The named columns of a mapping, frame or dataset; None for plain texts."""
+    """The named columns of a mapping, frame or dataset; None for texts."""
     if isinstance(X, Mapping):
         return X
     names = getattr(X, "column_names", None) or getattr(X, "columns", None)
@@ -113,7 +123,7 @@ def _tokenised(X: Any, tokenise: Tokenise | None) -> Mapping[str, Any]:
     if wrong := [row for row, text in enumerate(texts) if not isinstance(text, str)]:
         raise InvalidInputError(
             f"`X` must be texts, or tokenised rows with `input_ids`, but row {wrong[0]} holds "
-            f"{texts[wrong[0]]!r}; there are {len(wrong)} such row(s): drop them, or put in ''."
+            f"{texts[wrong[0]]!r}; there are {len(wrong)} such row(s): drop them, or use ''."
         )
     if tokenise is None:
         raise InvalidInputError(
@@ -135,7 +145,7 @@ def _padded(name: str, rows: Any, pad: int) -> Tensor:
         table = torch.from_numpy(filled)
     if table.ndim != 2 or table.is_floating_point():
         raise InvalidInputError(
-            f"`X[{name!r}]` must be whole numbers, one row of tokens a data point; got "
+            f"`X[{name!r}]` must be whole numbers, one row of tokens per data point; got "
             f"{table.dtype} of shape {tuple(table.shape)}."
         )
     return table.long()

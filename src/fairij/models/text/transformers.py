@@ -1,10 +1,9 @@
-"""Hugging Face classifiers, alone or with `peft` adapters, on rows of tokens."""
+"""Hugging Face classifiers, with or without `peft` adapters, on rows of tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,48 +12,46 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError
-from fairij.models.base import (
-    Evaluator,
-    EvaluatorDefaults,
-    Linearization,
-    LinearizationDefaults,
-    Middle,
-    Some,
-)
-from fairij.models.recent import TABLES, Recent
+from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization
+from fairij.models.recent import Recent
+from fairij.models.text.given_order import InGivenOrder
 from fairij.models.text.tokens import Tokens, bucketed, lengths, longest_first, token_rows
 from fairij.models.torch.autograd import saved_bytes
 from fairij.models.torch.linearization import PROBE_ROWS, TorchLinearization
 from fairij.models.torch.module import TorchEditable
 from fairij.models.torch.out_of_memory import retried
 
-# what one batch's graph may take
-GRAPH_BYTES = {"cpu": 2**28, "cuda": 2**33}
-# for plain outputs: all but cuDNN's, which makes a plan for every new shape of a batch
+GRAPH_BYTES = {"cpu": 2**28, "cuda": 2**33}  # the most that the graph of one batch may use
+# Plain outputs use any kernel but cuDNN's, which makes a plan for every new shape of a batch.
 WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-MASK_WIDTH = 8  # of which a GPU's attention kernels want a multiple, or copy the mask in each layer
+MASK_WIDTH = 8  # GPU kernels copy the mask in every layer unless its width is a multiple of this
 
 
 class TransformersEditable(TorchEditable):
     """A classifier on tokens, seen through some of its parameters.
 
-    Rows are run in batches of like length. Derivatives go through the attention kernel that can
-    be differentiated twice (so that ``J r`` is exact: the graph of ``u -> J^T u`` differentiated
-    once more), plain outputs through the fastest. A model with attention code of its own that
-    allows neither falls back on central differences, within 1e-2 in float32.
+    Rows run in batches of similar length. Derivatives use the attention kernel that can be
+    differentiated twice, so that ``J r`` is exact; plain outputs use the fastest kernel. A model
+    whose own attention code allows neither uses central differences, with a relative error below
+    1e-2 in float32.
+
+    Tokens and outputs of the last tables are kept. A table is recognised by its identity, so give
+    a new one instead of changing it in place.
 
     Parameters
     ----------
-    parameters : as for any torch module: "trainable" is what `peft` has added to a model (and
-        whatever else requires a gradient), and names or patterns pick any others
-    batch_size : rows at a time, or "auto": as many tokens as fit in memory
-    memory_limit : bytes of autograd graph that may be kept between products
-
-    Texts are tokenised once, and outputs made once, for the tables last seen; a table is known by
-    its identity, so give a new one rather than change it in place.
+    module : torch.nn.Module
+        A classifier of transformers or peft.
+    parameters : str or sequence of str, default="trainable"
+        "trainable" means what `peft` added to the model and all else that requires a gradient.
+        Names and patterns choose others, as for any torch module.
+    batch_size : int or "auto", default="auto"
+        Rows per batch; "auto" takes as many tokens as fit in memory.
+    memory_limit : int, default=2**28
+        Bytes of autograd graph to keep between products.
     """
 
-    _added = 0  # tokens that the model puts into each row by itself
+    _added = 0  # tokens that the model adds to each row
 
     def __init__(
         self,
@@ -74,10 +71,10 @@ class TransformersEditable(TorchEditable):
         self.loss_name = _loss_name(about_head)
         self._tokenise = getattr(module, "tokenise", None)
         self._budget, self._probed = 1, 0
-        self._tokens: Recent[Tokens] = Recent(TABLES)
+        self._tokens: Recent[Tokens] = Recent()
         self._fitted_outputs: Recent[Tensor] = Recent(2)
-        self._edited_outputs: Recent[Tensor] = Recent(4)  # of the edits last judged
-        # a frozen part in half precision: run so, with the edited parameters kept in full
+        self._edited_outputs: Recent[Tensor] = Recent(4)  # of the last edits judged
+        # a frozen part in half precision runs so; the edited parameters stay in full precision
         self._mixed = any(t.dtype is torch.bfloat16 for t in self._fixed.values())
 
     def call(self, parameters: Sequence[Tensor], batch: Any) -> Tensor:
@@ -92,7 +89,7 @@ class TransformersEditable(TorchEditable):
         def make() -> Tokens:
             return token_rows(X, device=self.device, pad=self._pad, tokenise=self._tokenise)
 
-        return self._tokens.made(X, make)
+        return self._tokens.get(X, make)
 
     def batches(self, X: Any) -> Iterator[Tokens]:
         if isinstance(self._batch_size, int):
@@ -100,22 +97,22 @@ class TransformersEditable(TorchEditable):
                 part = {name: t[start : start + self._batch_size] for name, t in X.items()}
                 yield from bucketed(part, n_rows(part) * part["input_ids"].shape[1])
             return
-        if self._probed < min(n_rows(X), PROBE_ROWS):  # so far seen on fewer rows, or on none
+        if self._probed < min(n_rows(X), PROBE_ROWS):  # probed on fewer rows so far, or on none
             self._budget, self._probed = self._tokens_that_fit(X), min(n_rows(X), PROBE_ROWS)
         multiple = MASK_WIDTH if self.device.type == "cuda" else 1
         yield from bucketed(X, self._budget, added=self._added, multiple=multiple)
 
-    def halve_batches(self, X: Any) -> bool:
+    def halve_rows(self, X: Any) -> bool:
         if isinstance(self._batch_size, int):
-            return super().halve_batches(X)
+            return super().halve_rows(X)
         longest = int(lengths(X).max()) + self._added
-        if self._budget <= longest:  # it is a batch by itself
+        if self._budget <= longest:  # the longest row already fills a batch
             return False
         self._budget = min(self._budget, n_rows(X) * longest) // 2
         return True
 
     def _tokens_that_fit(self, X: Tokens) -> int:
-        """Tokens a batch, by the graph of a few rows; halved later where memory runs out."""
+        """Tokens per batch, judged by the graph of a few rows."""
         probe = next(bucketed({n: t[:PROBE_ROWS] for n, t in X.items()}, 2**62))
         leaves = [p.detach().requires_grad_() for p in self._fitted.values()]
         with torch.enable_grad():
@@ -135,16 +132,15 @@ class TransformersEditable(TorchEditable):
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         at = self.theta if theta is None else theta.to(self._like())
-
         recent = self._fitted_outputs if torch.equal(at, self.theta) else self._edited_outputs
-        return recent.made(X, lambda: self.run(self.prepare(X), at), at)
+        return recent.get(X, lambda: self.run(self.prepare(X), at), at)
 
     def run(self, tokens: Tokens, theta: Tensor) -> Tensor:
-        """The outputs of rows of tokens; in smaller batches where memory runs out."""
-        return retried(lambda: self.forward(tokens, theta), lambda: self.halve_batches(tokens))
+        """The outputs of rows of tokens, in smaller batches if memory runs out."""
+        return retried(lambda: self.forward(tokens, theta), lambda: self.halve_rows(tokens))
 
     def forward(self, tokens: Tokens, theta: Tensor) -> Tensor:
-        """One pass over all rows, whatever is known of them."""
+        """One forward pass over all rows, without the cache."""
         order, parameters = longest_first(tokens), self.split(theta)
         with torch.no_grad():
             z = [self.call(parameters, batch) for batch in self.batches(take_rows(tokens, order))]
@@ -152,30 +148,30 @@ class TransformersEditable(TorchEditable):
 
 
 def _has_own_head(module: Any) -> bool:
-    """Whether the head is another than that of which the settings speak, as behind triggers."""
+    """Whether the model has triggers, whose head the encoder's settings do not describe."""
     return any(hasattr(part, "triggers") for part in (module, getattr(module, "model", None)))
 
 
 def _class_names(config: Any) -> tuple[str, ...]:
-    """The labels by name, in the order of the outputs; none where the model has one output."""
+    """The names of the classes in the order of the outputs; none for a single output."""
     names = getattr(config, "id2label", None) or {}
     return tuple(str(names[i]) for i in sorted(names)) if len(names) > 1 else ()
 
 
 def _loss_name(config: Any) -> str | None:
-    """The loss that transformers itself trains on for this kind of problem; None for the usual."""
+    """The loss that transformers uses for this kind of problem; None for the usual one."""
     kind = getattr(config, "problem_type", None)
     if kind == "multi_label_classification":
         raise InvalidInputError(
-            "The model must give one label a row, but its config.problem_type is "
-            "'multi_label_classification', several answers at once: edit a model of one of them."
+            "The model must predict one label per row, but its config.problem_type is "
+            "'multi_label_classification', which predicts several: edit a model with one label."
         )
     return "squared_error" if kind == "regression" else None
 
 
 @dataclass(frozen=True)
 class TokenEvaluator(EvaluatorDefaults):
-    """A forward pass an edit."""
+    """One forward pass per edit."""
 
     model: TransformersEditable
     X: Any
@@ -184,47 +180,3 @@ class TokenEvaluator(EvaluatorDefaults):
         theta = self.model.theta
         steps = [scale * direction.to(theta) for scale in scales.tolist()]
         return torch.stack([self.model.outputs(self.X, theta + step) for step in steps])
-
-
-class InGivenOrder(LinearizationDefaults):
-    """A linearisation of rows that were put in another order, seen in the order given."""
-
-    def __init__(self, inner: TorchLinearization, order: Tensor) -> None:
-        self._inner, self._order, self._place = inner, order, torch.argsort(order)
-        self.mode = inner.mode
-
-    @cached_property
-    def outputs(self) -> Tensor:
-        return self._inner.outputs[self._place]
-
-    def jvp(self, direction: Tensor) -> Tensor:
-        return self._inner.jvp(direction)[self._place]
-
-    def vjp(self, weights: Tensor) -> Tensor:
-        return self._inner.vjp(weights[self._order])
-
-    def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
-        def reordered(part: Tensor, rows: Some) -> Tensor:
-            return middle(part, self._order[rows])
-
-        return self._inner.sandwich(direction, reordered)
-
-    def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
-        return self._inner.second_order(weights[self._order], direction)
-
-    def rows(self, index: Tensor) -> Tensor:
-        """Row by row: the mask code of transformers does not run under vmap."""
-        jacobians = []
-        for row in index.split(1):
-            single = self.restrict(row)
-            z = single.outputs
-            units = torch.eye(z.numel(), dtype=z.dtype, device=z.device)
-            jacobians.append(torch.stack([single.vjp(unit.view_as(z)) for unit in units]))
-        return torch.stack(jacobians)
-
-    def restrict(self, index: Tensor, *, keep: bool = False) -> InGivenOrder:
-        places = self._place[index.to(self._place.device)].sort()
-        return InGivenOrder(self._inner.restrict(places.values, keep=keep), places.indices)
-
-    def moved(self, by: Tensor) -> InGivenOrder:
-        return InGivenOrder(self._inner.moved(by), self._order)

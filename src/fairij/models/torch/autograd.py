@@ -1,9 +1,9 @@
-"""``J r`` and ``J^T u`` of a torch function, batch by batch, keeping graphs between calls.
+"""``J r`` and ``J^T u`` of a torch function on one batch, with a kept autograd graph.
 
-The graph of ``u -> J^T u`` is itself differentiable in ``u``, and its derivative is J: so one kept
-graph serves both products, and a conjugate-gradient step runs no forward pass. Where an operator
-has no second derivative, forward mode takes over; where it has no forward mode either, central
-differences do (relative error below 1e-2 in float32 and 1e-6 in float64).
+``u -> J^T u`` is itself a graph that can be differentiated in ``u``, and its derivative is ``J``.
+So one kept graph gives both products, and a conjugate-gradient step runs no forward pass. If an
+operator has no second derivative, forward mode is used; if it has no forward mode either, central
+differences (relative error below 1e-2 in float32 and 1e-6 in float64).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Graph:
         self._pull: tuple[Tensor, ...] | None = None
 
     def prepare_jvp(self) -> None:
-        """Build ``u -> J^T u`` as a graph of its own, if this mode needs it."""
+        """Build the graph of ``u -> J^T u``, if this mode needs it."""
         if self.mode == "double_backward" and self._pull is None:
             with torch.enable_grad():
                 self._u = torch.zeros_like(self._z, requires_grad=True)
@@ -87,7 +87,7 @@ class Graph:
 def central_difference(
     function: Function, at: Sequence[Tensor], direction: Sequence[Tensor]
 ) -> Tensor:
-    """``(z(theta + h r) - z(theta - h r)) / 2h`` with h near the cube root of rounding."""
+    """``(z(theta + h r) - z(theta - h r)) / 2h``, h near the cube root of the rounding error."""
     length = torch.stack([d.norm() for d in direction]).norm()
     if length == 0:
         return torch.zeros_like(function(at))
@@ -119,14 +119,14 @@ def working_mode(function: Function, parameters: Sequence[Tensor]) -> JvpMode:
         if off <= ADJOINT_TOLERANCE[mode] * float(u.norm()) * max(float(moved.norm()), 1e-30):
             return mode
     raise InvalidInputError(
-        "The module's backward pass does not match its forward pass: the derivative by differences "
-        "disagrees with the one by backward. A custom autograd function with a wrong or a "
-        "straight-through backward does this; such a module cannot be edited by its gradients."
+        "The module's backward pass must match its forward pass, but its gradients disagree with "
+        "finite differences. A custom autograd function with a wrong or straight-through backward "
+        "causes this: such a module cannot be edited by its gradients."
     )
 
 
 def saved_bytes(build: Callable[[], Any], shared: Sequence[Tensor] = ()) -> int:
-    """How many bytes the graphs made by ``build`` keep alive, beside the ``shared`` tensors."""
+    """Bytes that the graphs made by ``build`` keep alive, without the ``shared`` tensors."""
     known = {t.data_ptr() for t in shared}
     seen: dict[int, int] = {}
 

@@ -1,4 +1,4 @@
-"""Batches of rows as torch takes them: a tensor, or a tuple or dict of tensors."""
+"""Batches of rows for torch: a tensor, or a tuple or dict of tensors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 
 def mapped(function: Any, X: Any) -> Any:
+    """Apply a function to every tensor."""
     if isinstance(X, Mapping):
         return {name: function(part) for name, part in X.items()}
     return tuple(function(part) for part in X) if isinstance(X, tuple) else function(X)

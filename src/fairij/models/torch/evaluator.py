@@ -20,10 +20,10 @@ Products = dict[tuple[int, int | None], Tensor]  # by the places of weight and b
 
 
 class TorchEvaluator(EvaluatorDefaults):
-    """Forward passes at many parameters, sharing what is linear in them.
+    """Forward passes at many parameters, which share products with the rows.
 
-    Where the module's first step is a linear layer on the data itself, the products of the data
-    with the fitted weights and with the direction are made once and only added for each scale.
+    If the module starts with linear layers on the rows themselves, their products with the fitted
+    weights and with the direction are computed once. Each scale then only adds the two.
     """
 
     def __init__(self, model: TorchEditable, X: Any) -> None:
@@ -52,8 +52,8 @@ class TorchEvaluator(EvaluatorDefaults):
             return retried(work, self._with_less)
 
     def _with_less(self) -> bool:
-        """Keep no products, then take half the rows a batch."""
-        if self._room == 0 and not self._model.halve_batches(self._X):
+        """First keep no products; then halve the batches."""
+        if self._room == 0 and not self._model.halve_rows(self._X):
             return False
         self._room = 0
         self._cut()
@@ -68,7 +68,7 @@ class TorchEvaluator(EvaluatorDefaults):
             at = [p + scale * d for p, d in zip(self._at, pieces, strict=True)]
             with _SharedLinear(batch, at, self._at, pieces, scale, fitted, moved):
                 outputs.append(self._model.call(at, batch))
-        if not known:  # kept for the next direction while there is room
+        if not known:  # keep them for the next direction if they fit
             size = sum(product.numel() * product.element_size() for product in fitted.values())
             if size > self._room:
                 fitted.clear()
@@ -78,7 +78,7 @@ class TorchEvaluator(EvaluatorDefaults):
 
 
 class _SharedLinear(TorchFunctionMode):
-    """Answer ``linear(data, W + c dW, b + c db)`` from the two products it is made of."""
+    """Computes ``linear(X, W + c dW, b + c db)`` as ``linear(X, W, b) + c linear(X, dW, db)``."""
 
     def __init__(
         self,

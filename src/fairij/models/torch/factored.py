@@ -1,9 +1,9 @@
-"""Jacobians in factors, for parameters that belong to linear layers.
+"""Jacobians in factors, for parameters of linear layers.
 
-Where a forward pass uses a layer ``a = W x + b`` once, the Jacobian of a row is ``dz/dW = d x^T``
-and ``dz/db = d``, with ``d = dz/da``. So the inputs x and slopes d of a batch stand in for its
-graph: a product with J is one matrix product a layer and needs no second derivative of anything,
-and what lies below the first edited layer is run once.
+If a forward pass uses a layer ``a = W x + b`` once, the Jacobian of a row is ``dz/dW = d x^T`` and
+``dz/db = d``, with ``d = dz/da``. So inputs ``x`` and slopes ``d`` of a batch replace its graph. A
+product with ``J`` is one matrix product per layer and needs no second derivative. Layers below
+the first edited one run only once.
 """
 
 from __future__ import annotations
@@ -19,26 +19,21 @@ from torch.overrides import TorchFunctionMode
 
 from fairij.models.torch.autograd import Function, Graph
 
-MOST_OUTPUTS = 16  # each takes a backward pass and slopes of its own
+MOST_OUTPUTS = 16  # each output needs a backward pass and its own slopes
 
 
 class NotFactoredError(Exception):
-    """A parameter is used by something else than one linear layer, once."""
+    """An edited parameter is not used by exactly one call of a linear layer."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A linear layer on one batch of n rows, which it sees at T places each (one in an MLP).
+    """A linear layer on one batch of n rows, applied at T places of each (one in an MLP)."""
 
-    weight, bias : their places among the edited parameters, None if they are not
-    inputs : ``x`` (n T, in)
-    slopes : ``d`` (n, T out), or (n, C, T out) where the model has C outputs
-    """
-
-    weight: int | None
+    weight: int | None  # its place among the edited parameters; None if it is not edited
     bias: int | None
-    inputs: Tensor
-    slopes: Tensor
+    inputs: Tensor  # x, (n T, in)
+    slopes: Tensor  # d, (n, T out), or (n, C, T out) if the model has C outputs
 
     def jvp(self, direction: Sequence[Tensor]) -> Tensor:
         shift = None if self.bias is None else direction[self.bias]
@@ -62,7 +57,7 @@ class Layer:
         return pieces if self.bias is None else pieces | {self.bias: pulled.sum(0)}
 
     def row_squares(self) -> Tensor:
-        """The squares of every row's Jacobian, summed, (n,); over several places an upper bound."""
+        """``|J_n|^2`` of every row, ``(n,)``; an upper bound if there are several places."""
         n, places = len(self.slopes), len(self.inputs) // len(self.slopes)
         slopes = self.slopes.flatten(1).norm(dim=1).square()
         by_bias = 0 if self.bias is None else places
@@ -71,7 +66,7 @@ class Layer:
         return slopes * (self.inputs.reshape(n, -1).norm(dim=1).square() + by_bias)
 
     def rows(self) -> dict[int, Tensor]:
-        """The Jacobian of every row by parameter, each (n, C, size)."""
+        """The Jacobian of every row by parameter, each ``(n, C, size)``."""
         n, places = len(self.slopes), len(self.inputs) // len(self.slopes)
         inputs = self.inputs.view(n, places, -1)
         slopes = self.slopes.view(n, -1, places, self.slopes.shape[-1] // places)
@@ -82,7 +77,7 @@ class Layer:
 
 
 class FactoredGraph:
-    """What `Graph` offers, by the factors of one batch."""
+    """The products of `Graph`, computed from the factors of one batch."""
 
     def __init__(self, function: Function, parameters: Sequence[Tensor]) -> None:
         self.function, self.parameters = function, list(parameters)
@@ -99,7 +94,7 @@ class FactoredGraph:
         return sum(others, first)
 
     def rows(self) -> Tensor:
-        """(n, C, D)."""
+        """The Jacobian of every row, ``(n, C, D)``."""
         return torch.cat(
             [piece.flatten(2) for piece in _in_order([layer.rows() for layer in self.layers])], -1
         )
@@ -113,7 +108,7 @@ class FactoredGraph:
         return graph.second_order(weights, direction)
 
     def held_bytes(self, shared: Sequence[Tensor]) -> int:
-        """What the factors take beside tensors that are there anyway."""
+        """Bytes of the factors, without those of the ``shared`` tensors."""
         known = {t.untyped_storage().data_ptr() for t in shared}
         factors = [t for layer in self.layers for t in (layer.inputs, layer.slopes)]
         own = {
@@ -125,10 +120,10 @@ class FactoredGraph:
 
 
 def row_products(graphs: Sequence[FactoredGraph]) -> Tensor | None:
-    """``J J^T`` (N, N) over the rows of all batches; of one output and one place a row only.
+    """``J J^T``, ``(N, N)``, over all batches; None unless there is one output and one place.
 
-    Two rows' Jacobians of a layer are ``d x^T`` and ``e y^T``, whose inner product is
-    ``(d e) (x y)``: no Jacobian is made.
+    The Jacobians of two rows in a layer are ``d x^T`` and ``e y^T``. Their inner product is
+    ``(d e) (x y)``, so no Jacobian is formed.
     """
     layers = [{(layer.weight, layer.bias): layer for layer in graph.layers} for graph in graphs]
     if any(found.keys() != layers[0].keys() for found in layers):
@@ -145,9 +140,9 @@ def row_products(graphs: Sequence[FactoredGraph]) -> Tensor | None:
 
 
 def comes_in_factors(function: Function, parameters: Sequence[Tensor]) -> bool:
-    """Whether the factors give the ``J^T u`` of an ordinary backward pass: tried, not argued.
+    """Whether the factors give the same ``J^T u`` as an ordinary backward pass, tried on a batch.
 
-    A layer that is used in other ways, is written to in place, or mixes rows gives another one.
+    They do not if a layer is used in other ways, is written to in place, or mixes rows.
     """
     try:
         factored = FactoredGraph(function, parameters)
@@ -165,7 +160,7 @@ def comes_in_factors(function: Function, parameters: Sequence[Tensor]) -> bool:
 
 @dataclass(frozen=True)
 class _Use:
-    """One call of a linear layer: which parameters, on what, with what result."""
+    """One call of a linear layer: its parameters, its input and its result."""
 
     weight: int | None
     bias: int | None
@@ -174,7 +169,7 @@ class _Use:
 
 
 class _Uses(TorchFunctionMode):
-    """Collects the calls of `linear` that the edited parameters take part in."""
+    """Collects the calls of `linear` that use edited parameters."""
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         super().__init__()
@@ -190,7 +185,7 @@ class _Uses(TorchFunctionMode):
             weight, bias = (self._place.get(id(given.get(name))) for name in ("weight", "bias"))
             if weight is not None or bias is not None:
                 if not out.requires_grad:
-                    out.requires_grad_()  # the slopes begin here
+                    out.requires_grad_()  # so that its slopes can be asked for
                 self.uses.append(_Use(weight, bias, given["input"].detach(), out))
         return out
 
@@ -201,7 +196,7 @@ def _layers(z: Tensor, uses: list[_Use], n_parameters: int) -> list[Layer]:
         raise NotFactoredError("Not every edited parameter belongs to one linear layer.")
     n, outputs = len(z), [z] if z.ndim == 1 else list(z.unbind(1))
     if len(outputs) > MOST_OUTPUTS or any(len(use.out) != n for use in uses):
-        raise NotFactoredError("The outputs are many, or are not laid out row by row.")
+        raise NotFactoredError("There are too many outputs, or they are not in row order.")
     found = [use.out for use in uses]
     slopes = [
         torch.autograd.grad(

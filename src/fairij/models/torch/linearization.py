@@ -52,12 +52,12 @@ class TorchLinearization(LinearizationDefaults):
         self._sizes = [n_rows(batch) for batch in self._batches]
 
     def _retried(self, work: Callable[[], T]) -> T:
-        """The work, begun again with less where memory runs out: no kept graphs, half a batch."""
+        """Do the work; if memory runs out, drop the kept graphs, then halve the batches."""
 
         def with_less() -> bool:
-            less = bool(self._kept) or self._model.halve_batches(self._X)
+            less = bool(self._kept) or self._model.halve_rows(self._X)
             self._kept = {}
-            self._memory_limit //= 2  # there is less than was said
+            self._memory_limit //= 2  # the machine has less than the limit
             self._cut()
             return less
 
@@ -65,7 +65,7 @@ class TorchLinearization(LinearizationDefaults):
 
     def _keep_what_fits(self, probe: Any) -> None:
         used, memory_limit = self._bytes_kept(probe), self._memory_limit
-        own = sum(p.numel() * p.element_size() for p in self._parameters)  # u -> J^T u of a batch
+        own = sum(p.numel() * p.element_size() for p in self._parameters)  # of J^T u per batch
         for i, (batch, rows) in enumerate(zip(self._batches, self._sizes, strict=True)):
             memory_limit -= used * rows // n_rows(probe) + own
             if memory_limit < 0:
@@ -86,7 +86,7 @@ class TorchLinearization(LinearizationDefaults):
         return graph
 
     def _graph_of(self, batch: Any) -> Graph | FactoredGraph:
-        model = self._model  # a graph that held `self` would wait for the garbage collector
+        model = self._model  # not `self`: a cycle would wait for the garbage collector
 
         def function(parameters: Sequence[Tensor]) -> Tensor:
             return model.call(parameters, batch)
@@ -94,7 +94,7 @@ class TorchLinearization(LinearizationDefaults):
         if self.mode == "factored":
             try:
                 return FactoredGraph(function, self._parameters)
-            except NotFactoredError:  # a module that treats some rows in another way
+            except NotFactoredError:  # the module treats these rows differently
                 return Graph(function, self._parameters, working_mode(function, self._parameters))
         return Graph(function, self._parameters, self.mode)
 
@@ -187,18 +187,18 @@ class TorchLinearization(LinearizationDefaults):
         return TorchLinearization(self._model, rows, limit, self.mode, self._at)
 
     def row_squares(self) -> Tensor | None:
-        """``|J_n|^2`` of every row, (N,), where its factors are at hand."""
+        """``|J_n|^2``, ``(N,)``, if all factors are kept."""
         factored = self._factored
         return torch.cat([graph.row_squares() for graph in factored]) if factored else None
 
     def row_products(self) -> Tensor | None:
-        """``J J^T`` (N, N) where all factors are at hand, each row with one output."""
+        """``J J^T``, ``(N, N)``, if all factors are kept."""
         factored = self._factored
         return row_products(factored) if factored else None
 
     @property
     def _factored(self) -> list[FactoredGraph]:
-        """The factors of all batches, where all of them are kept."""
+        """The factors of all batches; empty if some are not kept."""
         graphs = [self._kept.get(i) for i in range(len(self._batches))]
         found = [graph for graph in graphs if isinstance(graph, FactoredGraph)]
         return found if len(found) == len(graphs) else []
@@ -206,6 +206,9 @@ class TorchLinearization(LinearizationDefaults):
     def moved(self, by: Tensor) -> TorchLinearization:
         at = self._at + by.to(self._at)
         return TorchLinearization(self._model, self._X, self._memory_limit, self.mode, at)
+
+    def held_bytes(self) -> int:
+        return sum(t.numel() * t.element_size() for t in parts_of(self._X))
 
     def _sum(self, gradients: Iterator[list[Tensor]]) -> Tensor:
         total = next(gradients)

@@ -24,7 +24,7 @@ from fairij.models.torch.linearization import PROBE_ROWS, TorchLinearization
 from fairij.models.torch.out_of_memory import retried
 from fairij.models.torch.parameters import choose_parameters, flatten
 
-# aim at batches whose graph stays near a CPU's cache, or fills a GPU
+# batches aim at a graph that stays in a CPU's cache, or fills a GPU
 BATCH_BYTES = {"cpu": 4 * 2**20, "cuda": 2**29}
 
 
@@ -33,12 +33,16 @@ class TorchEditable(EditableDefaults):
 
     Parameters
     ----------
-    parameters : "trainable", "all", a name pattern or module name, or several of those
-        Which parameters may be edited. A pattern is shell-style (``"head.*"``); the name of a
-        submodule stands for everything in it.
-    batch_size : rows at a time, or "auto"
-    memory_limit : bytes of autograd graph that may be kept between products; where it is 0,
-        outputs and ``J r`` of all rows lie in files (on a CPU), so that memory does not grow
+    module : torch.nn.Module
+        A fitted module with one logit or C outputs per row.
+    parameters : str or sequence of str, default="trainable"
+        Which parameters may be edited: "trainable", "all", or names and patterns. A pattern is
+        shell-style (``"head.*"``); the name of a submodule stands for everything in it.
+    batch_size : int or "auto", default="auto"
+        Rows per batch.
+    memory_limit : int, default=2**28
+        Bytes of autograd graph to keep between products. With 0, per-row vectors are stored in
+        temporary files (on a CPU), so that memory does not grow with the rows.
     """
 
     def __init__(
@@ -49,14 +53,14 @@ class TorchEditable(EditableDefaults):
         batch_size: int | str = "auto",
         memory_limit: int = 2**28,
     ) -> None:
-        # a copy of the module tree that shares every tensor: eval mode is set on the copy alone
+        # a copy of the module that shares every tensor: only the copy is set to eval mode
         tensors = [*module.parameters(), *module.buffers()]
         self._original = module
         self._module = copy.deepcopy(module, {id(t): t for t in tensors}).eval()
         self.parameter_names = choose_parameters(module, parameters)
         named = dict(module.named_parameters())
         self._fitted = {name: named[name].detach() for name in self.parameter_names}
-        # buffers are copied, as a forward pass may write to them
+        # buffers are copied, because a forward pass may write to them
         self._fixed = {n: p.detach() for n, p in named.items() if n not in self._fitted} | {
             n: b.detach().clone() for n, b in module.named_buffers()
         }
@@ -65,7 +69,7 @@ class TorchEditable(EditableDefaults):
         self._batch_size, self._memory_limit = batch_size, memory_limit
         self._auto_rows: dict[Any, int] = {}
         self._modes: dict[Any, JvpMode] = {}
-        self._writes_input: bool | None = None  # not known before the first call
+        self._writes_input: bool | None = None  # unknown before the first call
 
     @property
     def theta(self) -> Tensor:
@@ -84,7 +88,7 @@ class TorchEditable(EditableDefaults):
             versions = [part._version for part in parts_of(probe)]
             out = self._run(parameters, probe)
             self._writes_input = versions != [part._version for part in parts_of(probe)]
-        else:  # a module that works in place must not do so on the user's own rows
+        else:  # a module that works in place must not change the user's rows
             out = self._run(parameters, mapped(torch.clone, batch) if self._writes_input else batch)
         return canonical_outputs(out, n_rows(batch))
 
@@ -95,7 +99,7 @@ class TorchEditable(EditableDefaults):
         return functional_call(self._module, state, batch if isinstance(batch, tuple) else (batch,))
 
     def prepare(self, X: Any) -> Any:
-        """``X`` as tensors that the module takes."""
+        """``X`` as tensors in the module's precision, on its device."""
         X = to_tensors(X, dtype=self.dtype, device=self.device)
         if isinstance(X, Tensor) and not X.is_floating_point() and not self._takes_integers:
             X = X.to(self.dtype)
@@ -106,13 +110,13 @@ class TorchEditable(EditableDefaults):
         return any(isinstance(m, (nn.Embedding, nn.EmbeddingBag)) for m in self._module.modules())
 
     def batches(self, X: Any) -> Iterator[Any]:
-        """``X`` (prepared) in consecutive batches, as views where possible."""
+        """Prepared rows in consecutive batches, as views where possible."""
         size, rows = self.batch_rows(X), n_rows(X)
         for start in range(0, rows, size):
             yield sliced(X, start, min(start + size, rows))
 
     def batch_rows(self, X: Any) -> int:
-        """How many rows a batch has: as given, or so that its graph is about `BATCH_BYTES`."""
+        """Rows per batch: as given, or so many that a graph takes about `BATCH_BYTES`."""
         if isinstance(self._batch_size, int):
             return self._batch_size
         shape = row_shapes(X)
@@ -121,7 +125,10 @@ class TorchEditable(EditableDefaults):
         return self._auto_rows[shape]
 
     def halve_batches(self, X: Any) -> bool:
-        """Half the rows a batch from now on; False where a batch has one row already."""
+        return self.halve_rows(self.prepare(X))
+
+    def halve_rows(self, X: Any) -> bool:
+        """`halve_batches` for prepared rows."""
         rows = min(self.batch_rows(X), n_rows(X))
         if rows <= 1:
             return False
@@ -132,7 +139,7 @@ class TorchEditable(EditableDefaults):
         return True
 
     def jvp_mode(self, probe: Any) -> JvpMode:
-        """The way of differentiating that works on rows of this shape; found once."""
+        """How to differentiate on rows of this shape; tried once per shape."""
         shape = row_shapes(probe)
         if shape not in self._modes:
             parameters = self.split(self.theta)
@@ -145,7 +152,7 @@ class TorchEditable(EditableDefaults):
         probe = sliced(X, 0, min(PROBE_ROWS, n_rows(X)))
         leaves = [p.detach().requires_grad_() for p in self._fitted.values()]
         with torch.no_grad():
-            self.call(leaves, probe)  # the first call copies its rows, which must not be counted
+            self.call(leaves, probe)  # the first call copies its rows: do not count the copies
         with torch.enable_grad():
             used = saved_bytes(lambda: self.call(leaves, probe), [*leaves, *parts_of(probe)])
         room = BATCH_BYTES.get(self.device.type, BATCH_BYTES["cpu"])
@@ -153,7 +160,7 @@ class TorchEditable(EditableDefaults):
 
     @property
     def keeps_nothing(self) -> bool:
-        """Whether memory is to hold no more than a batch."""
+        """Whether memory may hold no more than one batch."""
         return self._memory_limit == 0
 
     def linearize(self, X: Any, *, keep: bool = True) -> TorchLinearization:
@@ -170,7 +177,7 @@ class TorchEditable(EditableDefaults):
             return joined((self.call(parameters, b) for b in self.batches(rows)), n_rows(rows))
 
         with torch.no_grad():
-            return retried(work, lambda: self.halve_batches(rows))
+            return retried(work, lambda: self.halve_rows(rows))
 
     def edited(self, theta: Tensor) -> nn.Module:
         clone = copy.deepcopy(self._original)
@@ -181,7 +188,7 @@ class TorchEditable(EditableDefaults):
         return clone
 
     def frame_fingerprint(self) -> str:
-        """A hash of everything that an edit leaves alone: layers, names, shapes, fixed tensors."""
+        """A hash of layers, names, shapes and fixed tensors."""
         about = ""
         for name, layer in self._original.named_modules():
             extra = re.sub("0x[0-9a-f]+", "", layer.extra_repr())  # an address is not a setting
@@ -194,10 +201,10 @@ class TorchEditable(EditableDefaults):
 
 
 def canonical_outputs(out: Any, rows: int) -> Tensor:
-    """Outputs as ``(N,)`` or ``(N, C)``, from a tensor, a tuple or something with ``logits``."""
+    """Outputs as ``(N,)`` or ``(N, C)``, from a tensor, a tuple or an object with ``logits``."""
     out = out.logits if hasattr(out, "logits") else out[0] if isinstance(out, tuple) else out
     if isinstance(out, Tensor) and rows == 1 and out.ndim < 2 and out.shape != (1,):
-        out = out[None]  # a module that squeezes lost the row axis
+        out = out[None]  # the module squeezed the row axis away
     if not isinstance(out, Tensor) or out.ndim not in (1, 2):
         found = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         raise InvalidInputError(

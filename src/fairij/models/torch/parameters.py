@@ -14,11 +14,11 @@ from fairij.errors import InvalidInputError
 
 
 def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[str]:
-    """The names of the floating-point parameters that ``wanted`` stands for, in module order."""
+    """The names of the floating-point parameters that ``wanted`` means, in module order."""
     lazy = [n for n, p in module.named_parameters() if is_lazy(p)]
     if lazy:
         raise InvalidInputError(
-            f"The module's parameters must exist, but {lazy[0]!r} is made at the first forward "
+            f"The module's parameters must exist, but {lazy[0]!r} is created at the first forward "
             "pass: run the module once on a row of data."
         )
     named = {n: p for n, p in module.named_parameters() if p.is_floating_point()}
@@ -46,7 +46,7 @@ def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[st
                 inner = [f"*.{pattern}"] if any(_matches(n, f"*.{pattern}") for n in named) else []
                 raise InvalidInputError(
                     f"`parameters` pattern {pattern!r} matches no parameter of the module; "
-                    + (f"further inside there is {inner[0]!r}. All: " if inner else "there are: ")
+                    + (f"did you mean {inner[0]!r}? All: " if inner else "there are: ")
                     + f"{', '.join(named)}."
                 )
         chosen = [name for name in named if any(_matches(name, p) for p in patterns)]
@@ -57,8 +57,8 @@ def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[st
     if not kinds <= {torch.float32, torch.float64} or len(kinds) != 1:
         raise InvalidInputError(
             "The edited parameters must all be float32 or all float64, got "
-            f"{sorted(str(kind) for kind in kinds)}; convert those first, as in "
-            "`part.float()`, whatever the rest is kept in."
+            f"{sorted(str(kind) for kind in kinds)}; convert them first, as in `part.float()`. The "
+            "other parameters may have any precision."
         )
     return chosen
 

@@ -1,9 +1,9 @@
 """Ensembles of trees, seen through the values of their leaves.
 
-With the splits kept, ``z_c(x) = base_c(x) + sum_t weight_t theta[leaf_t(x)]`` over the trees of
-output c: linear in the leaf values, so ``J`` is constant and holds one entry a tree and row. A
-library is one file that fills in `Library`: which leaf of each tree a row falls into, and a copy of
-the model with other leaf values. Everything else is here.
+The splits stay, so ``z_c(x) = base_c(x) + sum_t weight_t theta[leaf_t(x)]`` over the trees t of
+output c. This is linear in the leaf values: ``J`` is constant, with one entry per tree and row.
+Each library is one file with a `Library`: it finds the leaf of each tree that a row falls into, and
+copies the model with other leaf values. Everything else is here.
 """
 
 from __future__ import annotations
@@ -21,38 +21,39 @@ from torch import Tensor
 
 from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError
-from fairij.models.base import EditableDefaults
+from fairij.models.base import EditableDefaults, Held
 from fairij.models.constant import ConstantLinearization
-from fairij.models.recent import TABLES
-from fairij.models.sklearn.estimators import Held
+from fairij.models.recent import Recent
 from fairij.models.trees.leaves import LeafJacobian
 
 NAME = "leaf_values"
 CHECKED_ROWS = 32
 MONOTONE = (
-    "The model was trained with monotone constraints, which an edit of its leaves does not keep: "
-    "check the edited model's answers along those features before it is used."
+    "The model was trained with monotone constraints, which an edit of its leaves does not keep. "
+    "Check how the edited model responds to those features before you use it."
 )
-LOOKED_UP = 2**16  # rows at once: a library's own table of leaves may hold 8 bytes an entry
+LOOKED_UP = 2**16  # rows at once, because a library's own table may use 8 bytes per leaf
 
 
 @dataclass(frozen=True)
 class Trees:
     """The trees that the library's own ``predict`` uses, in its order."""
 
-    values: NDArray[np.float64]  # (D,) of all leaves, tree after tree
-    sizes: NDArray[np.int64]  # (T,) leaves of each tree
+    values: NDArray[np.float64]  # (D,), the leaves of one tree after the other
+    sizes: NDArray[np.int64]  # (T,) leaves per tree
     outputs: NDArray[np.int64]  # (T,) which output a tree adds to
-    weights: NDArray[np.float64]  # (T,) the factor with which it does
+    weights: NDArray[np.float64]  # (T,) the factor of its leaves
     n_outputs: int
-    structure: bytes  # all that an edit leaves alone
+    structure: bytes  # everything that an edit leaves alone
 
 
 class Library(Protocol):
-    """What one library has to tell of a fitted model."""
+    """What one library must provide of a fitted model."""
 
     @property
-    def trees(self) -> Trees: ...
+    def trees(self) -> Trees:
+        """The trees that predict."""
+        ...
 
     @property
     def dtype(self) -> torch.dtype:
@@ -60,15 +61,17 @@ class Library(Protocol):
         ...
 
     @property
-    def loss_name(self) -> str: ...
+    def loss_name(self) -> str:
+        """The training loss, a name in `fairij.LOSSES`."""
+        ...
 
     @property
     def classes(self) -> NDArray[Any] | None:
-        """The class labels in the order of the outputs, where the model knows them."""
+        """The class labels in the order of the outputs; None if the model has none."""
         ...
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
-        """Which leaf of each tree, counted within the tree, each row falls into: ``(N, T)``."""
+        """The leaf of each tree that each row falls into, counted within the tree, ``(N, T)``."""
         ...
 
     def base(self, X: Any) -> NDArray[np.float64]:
@@ -76,11 +79,11 @@ class Library(Protocol):
         ...
 
     def native(self, X: Any) -> NDArray[Any]:
-        """The outputs by the library's own ``predict``, ``(N,)`` or ``(N, C)``."""
+        """The outputs as the library predicts them, ``(N,)`` or ``(N, C)``."""
         ...
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
-        """Sample weights times those that the model's settings give to class indices ``y``."""
+        """Sample weights times the model's class weights; ``y`` holds class indices."""
         ...
 
     def replaced(self, values: NDArray[np.float64]) -> Any:
@@ -100,7 +103,7 @@ class Library(Protocol):
 
 
 class LibraryDefaults:
-    """A library whose models were trained on all rows and have nothing to warn of."""
+    """A library whose models were trained on all rows and need no caveat."""
 
     caveats: tuple[str, ...] = ()
 
@@ -111,7 +114,14 @@ class LibraryDefaults:
 class TreeEditable(EditableDefaults):
     """A tree ensemble seen through its leaf values; the model itself is never changed.
 
-    ``parameters`` may be "trainable", "all" or the name "leaf_values"; rows need no batches.
+    Parameters
+    ----------
+    library : Library
+        The fitted model.
+    parameters : str or sequence of str, default="trainable"
+        "trainable", "all" or "leaf_values"; all mean the same.
+    **_
+        Other options are ignored, because rows need no batches.
     """
 
     def __init__(
@@ -125,7 +135,7 @@ class TreeEditable(EditableDefaults):
         self.caveats = library.caveats
         trees = library.trees
         self.theta = torch.from_numpy(trees.values.copy()).to(library.dtype)
-        self._tables: list[tuple[Any, LeafJacobian, Tensor]] = []  # the rows, J, the base
+        self._tables: Recent[tuple[LeafJacobian, Tensor]] = Recent()
 
     def linearize(self, X: Any, *, keep: bool = True) -> ConstantLinearization:
         jacobian, base = self._read(X)
@@ -145,25 +155,17 @@ class TreeEditable(EditableDefaults):
         return self._library.replaced(theta.to(self.theta).double().cpu().numpy())
 
     def frame_fingerprint(self) -> str:
-        """A hash of the splits and of all else that an edit leaves alone."""
         return hashlib.sha256(self._library.trees.structure).hexdigest()
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
-        """Sample weights with the model's class weights in them; ``y``: class indices."""
         return self._library.row_weights(y, weight)
 
     def held_back(self, y: NDArray[Any]) -> Held:
-        """The rows, of those given, that early stopping kept from training."""
         return self._library.held_back(y)
 
     def _read(self, X: Any) -> tuple[LeafJacobian, Tensor]:
-        """J and the base on these rows; finding leaves is dear, so the last tables are kept."""
-        for rows, jacobian, base in self._tables:
-            if rows is X:
-                return jacobian, base
-        jacobian, base = self._find(X)
-        self._tables = [(X, jacobian, base), *self._tables[: TABLES - 1]]
-        return jacobian, base
+        """``J`` and the base on these rows; the last tables are kept, as finding leaves is slow."""
+        return self._tables.get(X, lambda: self._find(X))
 
     def _find(self, X: Any) -> tuple[LeafJacobian, Tensor]:
         rows, trees = n_rows(X), self._library.trees
@@ -175,7 +177,7 @@ class TreeEditable(EditableDefaults):
             native = np.asarray(self._library.native(head), np.float64)
         except InvalidInputError:
             raise
-        except Exception as error:  # each library has errors of its own
+        except Exception as error:  # every library has its own errors
             raise InvalidInputError(
                 f"The model must take `X` as it is given, but it says: {error}. Give the features "
                 "that it was trained on, prepared in the same way."
@@ -192,7 +194,7 @@ class TreeEditable(EditableDefaults):
 
 
 def _leaves(library: Library, X: Any) -> NDArray[np.integer[Any]]:
-    """Each row's leaf in each tree, ``(T, N)``, looked up for some rows at a time."""
+    """Each row's leaf in each tree, ``(T, N)``, found for some rows at a time."""
     rows, sizes = n_rows(X), library.trees.sizes
     table = np.empty((len(sizes), rows), np.min_scalar_type(int(sizes.max())))
     for start in range(0, rows, LOOKED_UP):
@@ -209,14 +211,14 @@ def _leaves(library: Library, X: Any) -> NDArray[np.integer[Any]]:
 
 
 def _check_agreement(ours: NDArray[np.float64], native: NDArray[np.float64]) -> None:
-    """Raise where the sum of the leaves is not what the library itself predicts."""
+    """Raise unless the sum of the leaves is what the library predicts."""
     native = native.reshape(ours.shape)
     if not np.allclose(ours, native, rtol=1e-4, atol=1e-4):
         row = int(np.argmax(np.abs(ours - native).reshape(len(ours), -1).max(1)))
         raise InvalidInputError(
             "The model's own predictions must be the sum of its leaves, but on row "
-            f"{row} it gives {native[row]} and they give {ours[row]}. Predictions that are cut "
-            "short (`pred_early_stop`), or a base margin kept elsewhere, cannot be edited."
+            f"{row} it predicts {native[row]} and the leaves give {ours[row]}. Models that stop "
+            "early (`pred_early_stop`), or with a separate base margin, cannot be edited."
         )
 
 
@@ -227,5 +229,5 @@ def _check_parameters(parameters: str | Sequence[str]) -> None:
     if not wanted or not all(isinstance(p, str) and fnmatchcase(NAME, p) for p in wanted):
         raise InvalidInputError(
             f"`parameters` of a tree ensemble must be 'trainable', 'all' or {NAME!r}, got "
-            f"{parameters!r}: the leaf values are all that can be edited."
+            f"{parameters!r}: only leaf values can be edited."
         )

@@ -1,8 +1,7 @@
 """scikit-learn's `GradientBoostingClassifier` and `GradientBoostingRegressor`.
 
-The learning rate stands beside the trees, and so does the first estimator, ``init``: both stay.
-Rows that early stopping split off were not trained on and weigh nothing, where ``random_state``
-is a number, by which they are known.
+The learning rate and the first estimator, ``init``, are not part of the trees and stay. Rows that
+early stopping kept out of training get weight 0. They are known if ``random_state`` is a number.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.data.hashing import state_fingerprint
-from fairij.models.sklearn.estimators import Held, split_off
+from fairij.models.base import Held
+from fairij.models.sklearn.estimators import split_off
 from fairij.models.trees.ensemble import LibraryDefaults, TreeEditable, Trees
 from fairij.models.trees.hist_gradient_boosting import known_loss
 
@@ -27,7 +27,7 @@ def editable(model: Any, **options: Any) -> TreeEditable:
 
 
 class GradientBoosting(LibraryDefaults):
-    """A fitted gradient boosting model, read from its regression trees."""
+    """A fitted gradient boosting model, read from its trees."""
 
     dtype = torch.float64
 
@@ -92,5 +92,5 @@ class GradientBoosting(LibraryDefaults):
 
 
 def _unnamed(X: Any) -> Any:
-    """Rows without column names: the trees inside know none, and would warn of them."""
+    """Rows without column names: the inner trees have none and would warn."""
     return X.to_numpy() if hasattr(X, "to_numpy") else X

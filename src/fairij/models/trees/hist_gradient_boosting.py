@@ -1,8 +1,8 @@
 """scikit-learn's `HistGradientBoostingClassifier` and `HistGradientBoostingRegressor`.
 
-The learning rate is in the leaves already; the baseline stands beside the trees and stays. With
-early stopping all the trees that were grown predict, and the rows that it split off (a tenth, by
-default above ten thousand rows) were not trained on: they weigh nothing here.
+The leaves include the learning rate. The baseline is not part of the trees and stays. With early
+stopping all trees predict. The rows that it kept out of training (a tenth; by default above 10,000
+rows) get weight 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.errors import InvalidInputError
-from fairij.models.sklearn.estimators import Held, class_weighted, split_off
+from fairij.models.base import Held
+from fairij.models.sklearn.estimators import class_weighted, split_off
 from fairij.models.trees.ensemble import MONOTONE, LibraryDefaults, TreeEditable, Trees
 
 STRUCTURE = (
@@ -37,7 +38,7 @@ def editable(model: Any, **options: Any) -> TreeEditable:
 
 
 class HistGradient(LibraryDefaults):
-    """A fitted histogram gradient boosting model, read from its predictors' tables of nodes."""
+    """A fitted histogram gradient boosting model, read from its tables of nodes."""
 
     dtype = torch.float64
 
@@ -50,7 +51,9 @@ class HistGradient(LibraryDefaults):
         predictors = [tree for trees in model._predictors for tree in trees]
         values = [tree.nodes["value"][tree.nodes["is_leaf"] == 1] for tree in predictors]
         if not predictors:
-            raise InvalidInputError("The model must have at least one tree, got none.")
+            raise InvalidInputError(
+                "The model must have at least one tree, got none: train it for at least one round."
+            )
         self.trees = Trees(
             values=np.concatenate(values).astype(np.float64),
             sizes=np.array([len(v) for v in values]),
@@ -62,7 +65,7 @@ class HistGradient(LibraryDefaults):
         )
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
-        """Predict with each leaf's number in place of its value: the library has no `apply`."""
+        """Predict with each leaf's number instead of its value, as the library has no `apply`."""
         model = self._model
         rows = model._preprocess_X(X, reset=False)
         bitsets, places = model._bin_mapper.make_known_categories_bitsets()
@@ -114,13 +117,13 @@ class HistGradient(LibraryDefaults):
 
 
 def known_loss(model: Any, n_outputs: int) -> str:
-    """The engine's name of the loss of a scikit-learn model with so many trees a round."""
+    """The engine's name for the loss of a scikit-learn model with ``n_outputs`` trees per round."""
     is_classifier = hasattr(model, "classes_")
     expected = "log_loss" if is_classifier else "squared_error"
     if model.loss != expected:
         raise InvalidInputError(
             f"The `loss` of a {type(model).__name__} must be {expected!r}, got {model.loss!r}, "
-            f"whose derivatives the engine does not have: train it with {expected!r}."
+            f"which fairij does not support: train it with {expected!r}."
         )
     if not is_classifier:
         return "squared_error"

@@ -1,10 +1,10 @@
-"""Which leaf of every tree each row falls into, as a Jacobian: ``J[n, leaf_t(n)] = weight_t``.
+"""The leaf of every tree that each row falls into, as a Jacobian: ``J[n, leaf_t(n)] = weight_t``.
 
-Trees of one output are bundled. Trees that were grown one after the other split alike, so of all
-the combinations (i, j, ...) of their leaves only a few ever occur among the rows. Each of those
-gets a number: one look-up of ``r_i + r_j + ...`` then serves all trees of a bundle; turned round,
-one addition does, and the sums over i, over j, ... are made once at the end. So a product costs N
-additions a bundle rather than a tree, and the table of leaves is as much smaller.
+Trees of one output are bundled. Consecutive trees split the rows in similar ways, so only a few
+combinations (i, j, ...) of their leaves occur. Each combination gets a number. For ``J r``, one
+look-up of ``r_i + r_j + ...`` replaces one per tree. For ``J^T u`` one addition per bundle will do,
+and the sums over i, over j, ... are made once at the end. So a product costs N additions per bundle
+instead of per tree, and the table of leaves is smaller by the same factor.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from torch import Tensor
 
 from fairij.models.constant import JacobianDefaults
 
-MOST_SUMS = 2**15  # of a bundle: 256 KiB, so that they stay in a cache
-ROWS_PER_SUM = 4  # making the sums must be cheap beside using them
-MARKS_PER_ROW = 16  # and so must be marking which combinations occur
-ENTRIES_AT_ONCE = 2**15  # of the table: few rows are worth few calls
-GRAM_ROWS = 2**16  # whose leaves are looked up at once
+MOST_SUMS = 2**15  # per bundle: 256 KiB, which stay in the processor's cache
+ROWS_PER_SUM = 4  # making the sums must be cheap compared to using them
+MARKS_PER_ROW = 16  # marking which combinations occur must be cheap as well
+ENTRIES_AT_ONCE = 2**15  # entries of the table per call: with few rows, few calls
+GRAM_ROWS = 2**16  # rows whose leaves are found at once
 
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """Some trees of one output: the combinations of their leaves that occur, numbered."""
+    """Some trees of one output, with the combinations of their leaves that occur."""
 
     output: int
-    members: list[Tensor]  # of each tree, (P,) int32: its leaf in each combination
+    members: list[Tensor]  # for each tree its leaf in each combination, (P,) int32
     codes: Tensor  # (N,) int32: each row's combination
 
     def joined(self, tree: Bundle) -> Bundle | None:
-        """The bundle with one more tree; None where too many combinations occur."""
+        """The bundle with one more tree; None if too many combinations occur."""
         rows, size = len(self.codes), len(tree.members[0])
         span = len(self.members[0]) * size
         most = min(MOST_SUMS, rows // (ROWS_PER_SUM * (len(self.members) + 1)))
         if self.output != tree.output or span > min(max(MARKS_PER_ROW * rows, MOST_SUMS), 2**28):
             return None
-        if most < 1:  # so few rows that no combination is worth a number
+        if most < 1:  # too few rows for a bundle
             return None
         wide = torch.add(tree.codes, self.codes, alpha=size)
         pairs = np.flatnonzero((torch.bincount(wide, minlength=span) > 0).numpy())
@@ -58,9 +58,9 @@ class Bundle:
 def bundled(
     leaves: NDArray[np.integer[Any]], sizes: NDArray[np.int64], outputs: NDArray[np.int64]
 ) -> list[Bundle]:
-    """Trees of one output together, in order, while their combinations are few; widest first.
+    """Bundles of trees of one output, in order, while their combinations are few; widest first.
 
-    ``leaves`` is ``(T, N)``, each row's leaf counted within the tree.
+    ``leaves`` is ``(T, N)``: each row's leaf, counted within the tree.
     """
     starts, found = np.cumsum(sizes) - sizes, list[Bundle]()
     for tree in np.argsort(outputs, kind="stable"):
@@ -80,9 +80,9 @@ class Layout:
     """Bundles of trees, the widest first, and all their combinations one after the other."""
 
     outputs: list[int]  # (G,)
-    starts: list[int]  # (G,) of each bundle's combinations
-    members: list[Tensor]  # int32: the w-th leaf of the combinations that have as many
-    weights: Tensor  # (D,) of each leaf's tree
+    starts: list[int]  # (G,) the first combination of each bundle
+    members: list[Tensor]  # int32: the w-th leaf of each combination that has one
+    weights: Tensor  # (D,) the weight of each leaf's tree
     n_outputs: int
 
     def sums(self, r: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class Layout:
         return total
 
     def unsum(self, sums: Tensor) -> Tensor:
-        """The transpose of `sums`: for each leaf the total of its combinations, ``(D,)``."""
+        """The transpose of `sums`: the total over the combinations of each leaf, ``(D,)``."""
         total = torch.zeros_like(self.weights)
         for leaves in self.members:
             total.index_add_(0, leaves, sums[: len(leaves)])
@@ -103,7 +103,7 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class LeafJacobian(JacobianDefaults):
-    """A constant ``J`` with one entry a tree and row; sums are made in float64."""
+    """A constant ``J`` with one entry per tree and row; sums use float64."""
 
     table: Tensor  # (G, N) int32: each row's combination in each bundle
     layout: Layout
@@ -159,7 +159,7 @@ class LeafJacobian(JacobianDefaults):
         return self.layout.unsum(sums).to(self.dtype)
 
     def _at_once(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """The table by as many bundles as are worth one call, and the output of each."""
+        """Some bundles of the table at a time, with the output of each."""
         size = max(1, ENTRIES_AT_ONCE // max(1, self.table.shape[1]))
         outputs = torch.tensor(self.layout.outputs)
         return zip(self.table.split(size), outputs.split(size), strict=True)
@@ -175,12 +175,14 @@ class LeafJacobian(JacobianDefaults):
     def take(self, index: Tensor) -> LeafJacobian:
         return LeafJacobian(self.table.index_select(1, index), self.layout, self.dtype)
 
-    def gram(self, middle: Tensor) -> Tensor:
-        """``sum_n J_n^T m_n J_n``, dense, ``(D, D)`` in float64, with symmetric ``m (N, C, C)``.
+    def held_bytes(self) -> int:
+        return self.table.numel() * self.table.element_size()
 
-        Entry (i, j) is a sum over the rows that fall into leaf i of one tree and j of another: N
-        additions for each pair of trees, where a product of dense rows takes N for each pair of
-        leaves.
+    def gram(self, middle: Tensor) -> Tensor:
+        """``sum_n J_n^T m_n J_n``, dense ``(D, D)`` in float64; ``m`` is symmetric ``(N, C, C)``.
+
+        Entry (i, j) is a sum over the rows that fall into leaf i of one tree and leaf j of another.
+        This takes N additions per pair of trees; dense rows would take N per pair of leaves.
         """
         weights = self.layout.weights
         size, columns = len(weights), middle.double().permute(1, 2, 0).contiguous()
@@ -195,11 +197,11 @@ class LeafJacobian(JacobianDefaults):
                     half.index_add_(0, row_starts + others, values[output, other])
         matrix = half.view(size, size)
         whole = matrix + matrix.T
-        whole.diagonal().sub_(matrix.diagonal())  # a tree beside itself has been counted twice
+        whole.diagonal().sub_(matrix.diagonal())  # each tree with itself was counted twice
         return whole.mul_(weights).mul_(weights[:, None])
 
     def _trees(self, index: Tensor) -> list[tuple[int, Tensor]]:
-        """Of every tree its output, and the leaf that each of some rows falls into."""
+        """For every tree its output, and the leaf that each of these rows falls into."""
         layout = self.layout
         return [
             (output, leaves.index_select(0, places))

@@ -1,7 +1,7 @@
 """LightGBM: `Booster`, `LGBMClassifier`, `LGBMRegressor`.
 
-The bias of ``boost_from_average``, the learning rate and dart's weights are in the leaves already.
-Only the trees up to ``best_iteration`` predict, so only those are edited.
+The leaves include the bias of ``boost_from_average``, the learning rate and dart's weights. Only
+the trees up to ``best_iteration`` predict, so only those are edited.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class LightGBM(LibraryDefaults):
 
     def __init__(self, model: Any) -> None:
         self._model, self._booster = model, _booster(model)
-        text = self._booster.model_to_string()  # as predict does: up to best_iteration
+        text = self._booster.model_to_string()  # up to best_iteration, as predict does
         head, *blocks = text.split("\nTree=")
         if not blocks:
             raise InvalidInputError(
-                "The model must have at least one tree, got none: train it for a round or more."
+                "The model must have at least one tree, got none: train it for at least one round."
             )
         blocks[-1], _, rest = blocks[-1].partition("\nend of trees")
         header = _fields(head)
@@ -75,7 +75,7 @@ class LightGBM(LibraryDefaults):
         return np.asarray(self._model.predict(X, pred_leaf=True))
 
     def _check_names(self, X: Any) -> None:
-        """Raise unless named columns are the model's: the library goes by their places alone."""
+        """Raise unless named columns are the model's: LightGBM itself only uses their positions."""
         known = tuple(self._booster.feature_name())
         given = tuple(str(name).replace(" ", "_") for name in getattr(X, "columns", ()))
         if given and not all(re.fullmatch(r"Column_\d+", name) for name in known):
@@ -85,7 +85,7 @@ class LightGBM(LibraryDefaults):
         return np.zeros(1)
 
     def native(self, X: Any) -> NDArray[Any]:
-        raw = np.asarray(self._model.predict(X, raw_score=True))  # a sum, also in a forest
+        raw = np.asarray(self._model.predict(X, raw_score=True))  # a sum, even for a forest
         return raw * self.trees.weights[0]
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
@@ -140,14 +140,14 @@ def _booster(model: Any) -> lightgbm.Booster:
 
 
 def _copy(booster: lightgbm.Booster) -> lightgbm.Booster:
-    """A copy as pickling makes it: `copy.deepcopy` would forget ``best_iteration``."""
+    """A copy made as by pickling: `copy.deepcopy` would forget ``best_iteration``."""
     clone = lightgbm.Booster.__new__(lightgbm.Booster)
     clone.__setstate__(booster.__getstate__())
     return clone
 
 
 def _fields(block: str) -> dict[str, str]:
-    """The lines ``key=value``; a line without a value stands for itself."""
+    """The lines ``key=value``; the value may be missing."""
     return {key: value for key, _, value in (line.partition("=") for line in block.split("\n"))}
 
 
@@ -157,7 +157,7 @@ def _objective(text: str) -> tuple[str, float]:
     settings = dict(option.partition(":")[::2] for option in options)
     if name not in LOSSES or "sqrt" in settings:
         raise InvalidInputError(
-            f"LightGBM's objective must be one of {sorted(LOSSES)}, whose loss is known here; got "
+            f"LightGBM's objective must be one of {sorted(LOSSES)}, whose loss fairij knows; got "
             f"{text!r}. Train with one of those, or write an adapter (`fairij.models.Editable`)."
         )
     return name, float(settings.get("sigmoid", 1)) if name == "binary" else 1.0
@@ -166,8 +166,8 @@ def _objective(text: str) -> tuple[str, float]:
 def _trees(blocks: list[dict[str, str]], header: dict[str, str], slope: float) -> Trees:
     if any(block.get("is_linear", "0") != "0" for block in blocks):
         raise InvalidInputError(
-            "Leaves must be constants, but this model was trained with linear_tree=True, whose "
-            "leaves are linear models: train it with linear_tree=False."
+            "Leaves must be constants, but this model was trained with linear_tree=True and has "
+            "linear models as leaves: train it with linear_tree=False."
         )
     per_round = int(header["num_tree_per_iteration"])
     values = [np.array(block["leaf_value"].split(), np.float64) for block in blocks]

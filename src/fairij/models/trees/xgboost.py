@@ -1,8 +1,8 @@
-"""XGBoost: `Booster`, `XGBClassifier`, `XGBRegressor` and their random-forest kin.
+"""XGBoost: `Booster`, `XGBClassifier`, `XGBRegressor` and their random forests.
 
-A leaf is a float32 in ``split_conditions`` of the model's JSON form; the learning rate is in it
-already, dart's ``weight_drop`` is not. The base score stands beside the trees and stays. A
-`Booster` predicts with all its trees, an `XGBModel` with those up to ``best_iteration``.
+A leaf is a float32 in ``split_conditions`` of the model's JSON form. It includes the learning rate
+but not dart's ``weight_drop``. The base score is not part of the trees and stays. A `Booster`
+predicts with all its trees, an `XGBModel` with those up to ``best_iteration``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class XGBoost(LibraryDefaults):
         objective = learner["objective"]
         if objective["name"] not in LOSSES:
             raise InvalidInputError(
-                f"XGBoost's objective must be one of {sorted(LOSSES)}, whose loss is known here; "
+                f"XGBoost's objective must be one of {sorted(LOSSES)}, whose loss fairij knows; "
                 f"got {objective['name']!r}. Train with one of those, or write an adapter "
                 "(`fairij.models.Editable`)."
             )
@@ -89,7 +89,7 @@ class XGBoost(LibraryDefaults):
         nodes = self._predict(X, pred_leaf=True, strict_shape=True)
         nodes = nodes.reshape(len(nodes), -1).astype(np.int32)  # round, class, parallel tree
         if nodes.shape[1] != len(self._leaf_nodes):
-            return nodes  # told by the caller
+            return nodes  # the caller raises
         for tree, leaf_nodes in enumerate(self._leaf_nodes):
             nodes[:, tree] = np.searchsorted(leaf_nodes, nodes[:, tree])
         return nodes
@@ -126,7 +126,7 @@ class XGBoost(LibraryDefaults):
         return copy.deepcopy(self._model, {id(self._booster): booster})
 
     def _used_rounds(self) -> int:
-        """How many rounds ``predict`` uses; 0 stands for all."""
+        """How many rounds ``predict`` uses; 0 means all."""
         if self._model is self._booster:
             return 0
         return int(self._model._get_iteration_range(None)[1])
@@ -137,14 +137,14 @@ class XGBoost(LibraryDefaults):
         if model is booster:
             types = None if named else booster.feature_types
             settings = {"feature_types": types, "enable_categorical": named}
-        else:  # as its own `predict` reads rows
+        else:  # as its own `predict` does
             settings = {
                 "missing": model.missing,
                 "nthread": model.n_jobs,
                 "feature_types": model.feature_types,
                 "enable_categorical": model.enable_categorical,
             }
-        if not named:  # a table without names is taken by position
+        if not named:  # columns without names are matched by position
             settings["feature_names"] = booster.feature_names
         data = xgboost.DMatrix(X, **settings)
         return booster.predict(data, iteration_range=(0, self._rounds), **options)
@@ -161,26 +161,26 @@ def _booster(model: Any) -> xgboost.Booster:
     check_is_fitted(model)
     if callable(model.objective):
         raise InvalidInputError(
-            f"XGBoost's objective must be one of {sorted(LOSSES)}, whose loss is known here; this "
-            "model was trained on a function of one's own. Train with one of those, or write an "
+            f"XGBoost's objective must be one of {sorted(LOSSES)}, whose loss fairij knows; this "
+            "model was trained with a custom function. Train with one of those, or write an "
             "adapter (`fairij.models.Editable`)."
         )
     return model.get_booster()
 
 
 def _is_monotone(booster: xgboost.Booster) -> bool:
-    """As it was trained; a model read from a file does not know."""
+    """Whether it was trained with monotone constraints; a model from a file does not know."""
     asked = re.search(r'"monotone_constraints":"([^"]*)"', booster.save_config())
     return asked is not None and re.search("[1-9]", asked[1]) is not None
 
 
 def _ensemble(learner: dict[str, Any]) -> tuple[dict[str, Any], NDArray[np.float64] | None]:
-    """The part that holds the trees, and dart's weights of them."""
+    """The part with the trees, and dart's weights for them."""
     part = learner["gradient_booster"]
     if part["name"] not in ("gbtree", "dart"):
         raise InvalidInputError(
             f"XGBoost's `booster` must be 'gbtree' or 'dart', got {part['name']!r}, which has no "
-            "trees: a linear booster is better fitted, and then edited, as a LogisticRegression."
+            "trees: train a LogisticRegression instead of a linear booster."
         )
     weights = None
     if part["name"] == "dart":
@@ -188,20 +188,20 @@ def _ensemble(learner: dict[str, Any]) -> tuple[dict[str, Any], NDArray[np.float
     trees = part["model"]["trees"]
     if not trees:
         raise InvalidInputError(
-            "The model must have at least one tree, got none: train it for a round or more."
+            "The model must have at least one tree, got none: train it for at least one round."
         )
     if any(int(tree["tree_param"].get("size_leaf_vector", 1)) > 1 for tree in trees) or (
         int(learner["learner_model_param"].get("num_target", 1)) > 1
     ):
         raise InvalidInputError(
-            "Leaves must hold one number each and the model one target, but this one has vectors: "
-            "train it with multi_strategy='one_output_per_tree', one model a target."
+            "Each leaf must hold one number and the model must have one target, but this model has "
+            "vectors: train it with multi_strategy='one_output_per_tree', one model per target."
         )
     return part["model"], weights
 
 
 def _count(ensemble: dict[str, Any], rounds: int) -> int:
-    """How many trees the first ``rounds`` rounds have; 0 stands for all."""
+    """How many trees the first ``rounds`` rounds have; 0 means all."""
     if rounds == 0:
         return len(ensemble["trees"])
     places = ensemble.get("iteration_indptr")
@@ -212,14 +212,14 @@ def _count(ensemble: dict[str, Any], rounds: int) -> int:
 
 
 def _base(learner: dict[str, Any], loss_name: str) -> NDArray[np.float64]:
-    """The base score as an output; it is written as one number or, of late, as a list."""
+    """The base score as an output; newer versions store a list, older ones a number."""
     score = np.atleast_1d(np.array(json.loads(learner["learner_model_param"]["base_score"])))
     score = score.astype(np.float32).astype(np.float64)
     return np.log(score / (1 - score)) if loss_name == "binary_cross_entropy" else score
 
 
 def _leaf_nodes(tree: dict[str, Any]) -> NDArray[np.int64]:
-    """The nodes without children, ascending; pruned nodes may be among them, unused."""
+    """The nodes without children, ascending; some may be pruned and unused."""
     return np.flatnonzero(np.array(tree["left_children"]) == -1)
 
 

@@ -1,0 +1,289 @@
+"""Every family keeps the contract of models, and every wrapper passes on every capability."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "language"))
+
+from biased import mlp, problem
+from fairij.data.sources import ArraySource
+from fairij.models import FAMILIES, EditableDefaults, adapt
+from fairij.models.base import Linearization
+from fairij.models.constant import ConstantLinearization
+from fairij.models.contract import check_editable, check_wrapper
+from fairij.models.delegating import Delegating
+from fairij.models.features import FeatureJacobian
+from fairij.models.sklearn.pipeline import WrappedEditable
+from fairij.models.text.given_order import InGivenOrder
+from fairij.scale.checkpoints import Journal
+from fairij.scale.journaled_model import JournaledEditable
+from fairij.scale.sharded_model import ShardedEditable
+from fairij.scale.sharding import Shard
+from fairij.scale.streaming import StreamedEditable
+from sklearn_cases import fit
+
+ROWS = 12  # of the training rows, on which a contract is checked
+CASES: dict[str, Callable[[], tuple[Any, Any]]] = {}  # a fitted model, and its options
+
+
+def case(name: str, task: str = "binary", **options: Any) -> Callable[[Any], Any]:
+    """A case from a function that takes the features and labels of a task."""
+
+    def added(fit: Callable[[Any, Any], Any]) -> Any:
+        CASES[name] = cache(lambda: (fit(problem(task).X.astype("f8"), problem(task).y), options))
+        return fit
+
+    return added
+
+
+def estimators() -> None:
+    """One line per scikit-learn estimator."""
+    network = {"hidden_layer_sizes": (3,), "solver": "lbfgs", "max_iter": 30, "random_state": 0}
+    scaled = make_pipeline(StandardScaler(), LogisticRegression())
+    for name, task, model in (
+        ("logistic", "binary", LogisticRegression(C=0.5)),
+        ("multinomial", "three", LogisticRegression(class_weight="balanced")),
+        ("sgd", "binary", SGDClassifier("log_loss", early_stopping=True, random_state=0)),
+        ("least squares", "real", LinearRegression()),
+        ("perceptron", "three", MLPClassifier(activation="tanh", **network)),
+        ("perceptron, one output", "real", MLPRegressor(activation="tanh", **network)),
+        ("histogram", "three", HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=4)),
+        ("histogram, one output", "real", HistGradientBoostingRegressor(max_iter=3)),
+        (
+            "boosted",
+            "binary",
+            GradientBoostingClassifier(n_estimators=4, n_iter_no_change=3, random_state=0),
+        ),
+        ("pipeline", "binary", scaled),
+        ("search", "binary", GridSearchCV(scaled, {"logisticregression__C": [0.1, 1.0]}, cv=2)),
+    ):
+        case(name, task)(partial(fit, model))
+    case("frozen")(lambda X, y: FrozenEstimator(LogisticRegression().fit(X, y)))
+
+
+estimators()
+
+
+@case("network")
+def network(X: Any, y: Any) -> Any:
+    return mlp().double()
+
+
+@case("network, three classes, in batches", "three", batch_size=5)
+def network_in_batches(X: Any, y: Any) -> Any:
+    return mlp(3).double()
+
+
+@case("network without kept graphs", memory_limit=0, parameters="2")
+def network_without_graphs(X: Any, y: Any) -> Any:
+    return mlp()
+
+
+@case("lightgbm", "three")
+def lightgbm(X: Any, y: Any) -> Any:
+    library = pytest.importorskip("lightgbm")
+    return library.LGBMClassifier(n_estimators=3, num_leaves=4, n_jobs=1, verbosity=-1).fit(X, y)
+
+
+@case("xgboost")
+def xgboost(X: Any, y: Any) -> Any:
+    library = pytest.importorskip("xgboost")
+    return library.XGBClassifier(n_estimators=4, max_depth=2, n_jobs=1).fit(X, y)
+
+
+def on_tokens(name: str) -> tuple[Any, dict[str, Any]]:
+    pytest.importorskip("transformers")
+    import tiny
+
+    from fairij.models.text.triggers import TriggerTokens
+
+    if name == "classifier":
+        return tiny.classifier().double(), {"parameters": "classifier"}
+    if name == "classifier, deep":
+        return tiny.classifier().double(), {"parameters": ["classifier", "*query*"]}
+    return TriggerTokens(tiny.bert().double(), 2).double(), {}
+
+
+ON_TOKENS = ("classifier", "classifier, deep", "triggers")
+CASES |= {name: cache(lambda name=name: on_tokens(name)) for name in ON_TOKENS}
+
+
+def rows_of(name: str) -> Any:
+    if name in ON_TOKENS:
+        import tiny
+
+        return tiny.token_rows(ROWS)
+    return problem().X[:ROWS].astype("f8")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", CASES)
+def test_a_family_keeps_the_contract(name: str) -> None:
+    model, options = CASES[name]()
+    check_editable(adapt(model, **options), rows_of(name))
+
+
+def test_every_family_has_a_case() -> None:
+    models = [make()[0] for make in CASES.values()]
+    first = [next(f.name for f in FAMILIES if f.recognises(model)) for model in models]
+    assert set(first) == {family.name for family in FAMILIES}
+
+
+# --- what the contract finds ------------------------------------------------------------------
+
+
+class Scorecard(EditableDefaults):
+    """A linear model of one's own, as the documentation has it."""
+
+    parameter_names = ("points",)
+
+    def __init__(self, theta: torch.Tensor) -> None:
+        self.theta = theta
+
+    def linearize(self, X: Any, *, keep: bool = True) -> ConstantLinearization:
+        jacobian = FeatureJacobian(torch.as_tensor(X), 1, intercept=False)
+        return ConstantLinearization(jacobian.times(self.theta), jacobian)
+
+    evaluator = linearize
+
+    def outputs(self, X: Any, theta: torch.Tensor | None = None) -> torch.Tensor:
+        return torch.as_tensor(X) @ (self.theta if theta is None else theta)
+
+    def edited(self, theta: torch.Tensor) -> Any:
+        return type(self)(theta)
+
+    def frame_fingerprint(self) -> str:
+        return "points"
+
+
+def card(**changes: Any) -> Any:
+    """A scorecard with some members changed."""
+    return type("Card", (Scorecard,), changes)(torch.tensor([1.0, -1.0, 0.5, 2.0]).double())
+
+
+class Wrong(FeatureJacobian):
+    def transposed_times(self, u: torch.Tensor) -> torch.Tensor:
+        return 2 * super().transposed_times(u)
+
+    def row_squares(self) -> torch.Tensor:
+        return torch.zeros(len(self.X), dtype=torch.float64)
+
+
+def wrong(self: Any, X: Any, *, keep: bool = True) -> ConstantLinearization:
+    jacobian = Wrong(torch.as_tensor(X), 1, intercept=False)
+    return ConstantLinearization(jacobian.times(self.theta), jacobian)
+
+
+def in_place(self: Any, theta: torch.Tensor) -> Any:
+    self.theta.copy_(theta)
+    return self
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"linearize": wrong}, "<u, J r>"),
+        ({"edited": in_place}, "outputs of the edited model|original"),
+        ({"edited": lambda self, theta: type(self)(self.theta)}, "theta of the edited model"),
+        ({"loss_name": "hinge"}, "loss_name is 'hinge'"),
+        ({"frame_fingerprint": lambda self: str(float(self.theta[0]))}, "frame_fingerprint must"),
+        ({"l2": lambda self, rows, weight_sum: torch.ones(3)}, r"l2 must be None or have shape"),
+        ({"held_back": lambda self, y: [len(y)]}, "held_back must be None, 'unknown' or row"),
+        ({"row_weights": lambda self, y, weight: None}, "row_weights must give one finite weight"),
+    ],
+)
+def test_a_broken_contract_is_named(changes: dict[str, Any], said: str) -> None:
+    check_editable(card(), rows_of(""))
+    with pytest.raises(AssertionError, match=said):
+        check_editable(card(**changes), rows_of(""))
+
+
+# --- wrappers ---------------------------------------------------------------------------------
+
+
+class Reordered(Delegating):
+    """The rows in another order, seen in the order given."""
+
+    def linearize(self, X: Any, *, keep: bool = True) -> Linearization:
+        order = torch.tensor([4, 2, 8, 0, 1, 7, 6, 3, 5])
+        return InGivenOrder(self._inner.linearize(X[order], keep=keep), order)
+
+
+def wrapped(inner: Any) -> WrappedEditable:
+    return WrappedEditable("a pipeline", inner, [])
+
+
+@pytest.fixture
+def one_process(tmp_path: Path) -> Any:
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("make", "own"),
+    [
+        (Delegating, ()),
+        (Reordered, ()),
+        (wrapped, ("edited", "frame_fingerprint")),
+        (StreamedEditable, ()),
+    ],
+)
+def test_a_wrapper_passes_on_every_capability(make: Any, own: tuple[str, ...]) -> None:
+    check_wrapper(make, own=own)
+
+
+@pytest.mark.parametrize("chunk", [4, 100])
+def test_streaming_passes_on_every_capability(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairij.scale.streaming.CHUNK_ROWS", chunk)
+    check_wrapper(StreamedEditable, ArraySource, own=("held_bytes", "row_products"))
+
+
+def test_several_processes_pass_on_every_capability(one_process: None) -> None:
+    check_wrapper(ShardedEditable, Shard, own=("held_bytes", "row_products"))
+    check_wrapper(ShardedEditable)
+
+
+def test_a_journal_passes_on_every_capability(tmp_path: Path) -> None:
+    for _ in range(2):  # written, then read
+        journal = Journal.open(tmp_path / "run", {"case": "contract"})
+        check_wrapper(lambda inner, j=journal: JournaledEditable(inner, j))
+        journal.write()
+
+
+def test_a_lost_capability_is_named() -> None:
+    class Lossy(Delegating):
+        def l2(self, rows: int, weight_sum: float) -> None:
+            return None
+
+    with pytest.raises(AssertionError, match="Lossy must pass on `l2` of `Editable`"):
+        check_wrapper(Lossy)
+
+    class Estimating(Delegating):
+        def evaluator(self, X: Any) -> Any:
+            return adapt(card()).evaluator(np.hstack([X, X[:, :1]]))
+
+    with pytest.raises(AssertionError, match="must pass on"):
+        check_wrapper(Estimating)

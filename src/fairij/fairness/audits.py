@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,13 @@ class Audit:
         frame = self.metrics if metric in self.metrics.index else self.more
         value, low, high = (float(frame[column][metric]) for column in COLUMNS)
         return value, low, high
+
+    def showing(self, metric: str) -> Audit:
+        """The same audit with a metric of ``more`` among ``metrics``; itself if there is none."""
+        if metric not in self.more.index:
+            return self
+        together = pd.concat([self.metrics, self.more.loc[[metric]]])
+        return replace(self, metrics=together, more=self.more.drop(metric))
 
     def to_dict(self) -> dict[str, float]:
         """The values of ``metrics`` alone, by name."""

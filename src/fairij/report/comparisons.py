@@ -33,8 +33,7 @@ class Comparison:
 
     def after_interval(self, metric: str) -> tuple[float, float]:
         """The interval of a metric after the edit."""
-        low, high = (float(self.after.metrics[end][metric]) for end in ("low", "high"))
-        return low, high
+        return self.after.interval(metric)[1:]
 
     def metrics(self) -> pd.DataFrame:
         """Every metric before and after, with intervals."""
@@ -52,7 +51,15 @@ def _joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 def gap_metric(fitted: FairIJ) -> str | None:
     """The audit's name for the gap of the constraint; None if audits do not measure it."""
-    return GAP_METRIC.get(str(fitted.edit_.settings["constraint"]))
+    name = GAP_METRIC.get(str(fitted.edit_.settings["constraint"]))
+    return name if name in fitted.before_ else None
+
+
+def compared(fitted: FairIJ, rows: str, before: Audit, after: Audit) -> Comparison:
+    """A comparison that shows the gap of the constraint among the metrics."""
+    asked = gap_metric(fitted)
+    shown = (before, after) if asked is None else (before.showing(asked), after.showing(asked))
+    return Comparison(rows, *shown)
 
 
 def other_gaps(fitted: FairIJ, shown: Comparison) -> list[str]:
@@ -70,7 +77,7 @@ def performance(fitted: FairIJ) -> str:
 
 
 def on_validation_rows(fitted: FairIJ) -> Comparison:
-    return Comparison("validation rows", fitted.before_, fitted.after_)
+    return compared(fitted, "validation rows", fitted.before_, fitted.after_)
 
 
 def on_test_rows(
@@ -92,14 +99,14 @@ def on_test_rows(
     audits = [
         _audit(fitted, truth, predicted, sensitive_features_test) for predicted in predictions
     ]
-    return Comparison("test rows", *audits)
+    return compared(fitted, "test rows", *audits)
 
 
 def on_held_out_rows(fitted: FairIJ) -> Comparison | None:
     """The validation rows that `FairIJ` held out; None if there are none."""
     if fitted.holdout_before_ is None or fitted.holdout_after_ is None:
         return None
-    return Comparison("held-out rows", fitted.holdout_before_, fitted.holdout_after_)
+    return compared(fitted, "held-out rows", fitted.holdout_before_, fitted.holdout_after_)
 
 
 def unedited(fitted: FairIJ) -> FairIJ:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fairij.mitigator import FairIJ
 from fairij.report.comparisons import Comparison, gap_metric, other_gaps, performance
-from fairij.report.wording import LABELS, listed, measured, plain, what_was_done
+from fairij.report.wording import LABELS, listed, measured, what_was_done
 
 NOTICED = 0.005  # a gap that grew by less is not mentioned
 
 
 def answer(fitted: FairIJ, shown: Comparison) -> str:
     """Three sentences: the task, what the edit did, and the figures."""
-    asked = plain(fitted.edit_.settings["constraint"])
+    asked = str(fitted.edit_.settings["constraint"]).replace("_", " ")
     groups = listed([str(name) for name in shown.before.by_group.index])
     return (
         f"The task was to lower the {asked} gap between {groups}. "

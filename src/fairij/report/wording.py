@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairij.method.search import get_search
-from fairij.method.search.base import Account, Search
+from fairij.fairness.gaps import GAPS
 
 if TYPE_CHECKING:
+    from fairij.method.search.base import Account
     from fairij.mitigator import FairIJ
 
 UNKNOWN, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
@@ -19,25 +19,11 @@ LABELS = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "r2": "R²",
-    "demographic_parity_difference": "demographic parity gap",
-    "equalized_odds_sum": "equalized odds gap (sum)",
-    "equalized_odds_difference": "equalized odds gap (worst case)",
-    "equal_opportunity_difference": "equal opportunity gap",
     "mean_squared_error": "mean squared error",
-    "mean_prediction_difference": "gap of mean predictions",
-    "mean_error_difference": "gap of mean errors",
-}
+} | {gap.metric_name: gap.words for gap in GAPS.values()}
 
 # the metric of an audit that a constraint is judged by
-GAP_METRIC = {
-    "demographic_parity": "demographic_parity_difference",
-    "equalized_odds": "equalized_odds_sum",
-    "equalized_odds_balanced": "equalized_odds_sum",
-    "equalized_odds_worst_case": "equalized_odds_difference",
-    "equal_opportunity": "equal_opportunity_difference",
-    "mean_prediction": "mean_prediction_difference",
-    "mean_error": "mean_error_difference",
-}
+GAP_METRIC = {gap.name: gap.metric_name for gap in GAPS.values()}
 
 
 def plain(name: Any) -> str:
@@ -100,7 +86,7 @@ def is_edited(fitted: FairIJ) -> bool:
 def account(fitted: FairIJ) -> Account:
     """The chosen edit in the words of the search that found it."""
     scale, rows = float(fitted.edit_.settings["scale"]), int(fitted.diagnostics_["n_train"])
-    return search_of(fitted).account(_rows_changed(fitted), scale, rows)
+    return fitted.search_.account(_rows_changed(fitted), scale, rows)
 
 
 def what_was_done(fitted: FairIJ) -> str:
@@ -133,10 +119,6 @@ def on_other_rows(fitted: FairIJ) -> str:
         " This does not include what the edit learned from these very rows. Only held-out rows "
         "show that."
     )
-
-
-def search_of(fitted: FairIJ) -> Search:
-    return get_search(fitted.search)
 
 
 def _rows_changed(fitted: FairIJ) -> int:

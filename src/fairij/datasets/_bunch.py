@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import pandas as pd
 from sklearn.utils import Bunch
@@ -31,7 +32,14 @@ def with_categories(data: pd.DataFrame) -> pd.DataFrame:
     return data.astype(dict.fromkeys(text, "category"))
 
 
-def origins(files: Mapping[str, Found]) -> dict[str, Mapping[str, str]]:
+class Origins(TypedDict):
+    """Sources and hashes by file name."""
+
+    source: dict[str, str]
+    sha256: dict[str, str]
+
+
+def origins(files: Mapping[str, Found]) -> Origins:
     """Where each file was found, and its hash."""
     return {
         "source": {name: found.source for name, found in files.items()},

@@ -117,20 +117,18 @@ def train(
     if not any(p.requires_grad for p in module.parameters()):
         raise InvalidInputError("`model` must have parameters that require a gradient, got none.")
     grouped = penalty is not None
-    parts = {
-        "": given_part(module, "", X, y, groups, grouped),
-        "validation ": given_part(module, "_val", X_val, y_val, groups_val, grouped),
-    }
+    part = given_part(module, "", X, y, groups, grouped)
+    part_val = given_part(module, "_val", X_val, y_val, groups_val, grouped)
     draws = torch.Generator().manual_seed(seed)
     optimiser = recipe.make([p for p in module.parameters() if p.requires_grad])
     kept = None
     if checkpoint is not None:
-        facts = training_facts(model, recipe, seed, penalty, parts)
+        facts = training_facts(model, recipe, seed, penalty, part, part_val)
         kept = TrainingCheckpoint(Path(checkpoint), facts, module, optimiser, draws)
     state = TrainingState() if kept is None else kept.resume()
-    extra = None if penalty is None else Penalty.of(penalty, *parts.values(), seed)
+    extra = None if penalty is None else Penalty.of(penalty, part, part_val, seed)
     size, history = recipe.batch_size, state.history
-    objective = TextObjective(module, *parts.values(), extra, size, draws, history)
+    objective = TextObjective(module, part, part_val, extra, size, draws, history)
     _run(objective, optimiser, recipe, seed, state, kept, progress)
     return Trained(module, state.history, state.best_epoch)
 

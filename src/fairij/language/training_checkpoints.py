@@ -23,20 +23,17 @@ MAY_DIFFER = "epochs"  # a finished training can be continued with more epochs
 
 
 def training_facts(
-    model: nn.Module, recipe: Any, seed: int, penalty: Any, parts: Mapping[str, Part]
+    model: nn.Module, recipe: Any, seed: int, penalty: Any, part: Part, part_val: Part
 ) -> dict[str, Any]:
-    """All that a training depends on, with models and data as hashes.
-
-    ``parts`` are training rows under the name "" and validation rows under "validation ".
-    """
+    """All that a training depends on, with models and data as hashes."""
     trained = [name for name, p in model.named_parameters() if p.requires_grad]
     facts = {**asdict(recipe), "seed": seed, "penalty": _described(penalty)}
     facts["model"] = tensors_fingerprint(model.state_dict().items(), about=_described(model))[:32]
     facts["trained parameters"] = tensors_fingerprint([], about=repr(trained))[:32]
-    for prefix, part in parts.items():
-        data: dict[str, Any] = {"rows": part.rows, "labels": part.y}
-        if part.groups is not None:
-            data["groups"] = torch.as_tensor(part.groups)
+    for prefix, given in (("", part), ("validation ", part_val)):
+        data: dict[str, Any] = {"rows": given.rows, "labels": given.y}
+        if given.groups is not None:
+            data["groups"] = torch.as_tensor(given.groups)
         for name, values in data.items():
             tensors = values if isinstance(values, dict) else {"": values}
             facts[f"{prefix}{name}"] = tensors_fingerprint(tensors.items())[:32]

@@ -203,13 +203,15 @@ def train_mlp(
     on_epoch : callable, optional
         Called after every epoch with its number and the number of all epochs.
     """
-    rows = [torch.as_tensor(np.asarray(part), dtype=torch.float32) for part in (X, y, X_val, y_val)]
+    features, labels, features_val, labels_val = (
+        torch.as_tensor(np.asarray(part), dtype=torch.float32) for part in (X, y, X_val, y_val)
+    )
     with torch.random.fork_rng(devices=[]), _one_thread():
         torch.manual_seed(seed)
-        module = mlp(rows[0].shape[1], hidden)
+        module = mlp(features.shape[1], hidden)
         train_epochs(
             module,
-            Tabular(module, *rows, batch_size),
+            Tabular(module, features, labels, features_val, labels_val, batch_size),
             torch.optim.Adam(module.parameters(), learning_rate),
             epochs=epochs,
             after_epoch=lambda state: on_epoch(state.epoch, epochs) if on_epoch else None,

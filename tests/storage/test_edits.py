@@ -98,7 +98,7 @@ def test_refuses_other_parameters_of_the_same_shape(edit: Edit) -> None:
     other = copy.deepcopy(fitted())
     with torch.no_grad():
         other[2].bias += 1e-6
-    with pytest.raises(WrongModelError, match=r"its parameters differ by up to [\d.e-]+\. Load the"):
+    with pytest.raises(WrongModelError, match=r"parameters differ by up to [\d.e-]+\. Load the"):
         edit.apply(other)
 
 

@@ -17,7 +17,6 @@ from fairij.report.wording import (
     measured,
     number,
     on_other_rows,
-    search_of,
 )
 
 Verdict = Literal["green", "amber", "red"]
@@ -42,7 +41,7 @@ def checks(fitted: FairIJ, validation: Comparison, unseen: Comparison | None) ->
     """All checks; ``unseen`` are rows that the edit never used, if there are any."""
     found = [_solver(fitted), _trained(fitted)]
     if is_edited(fitted):
-        if not search_of(fitted).recomputes_gradient:
+        if not fitted.search_.recomputes_gradient:
             found.append(_predicted(fitted))
         found.append(_distance(fitted))
         if fitted.diagnostics_["caveats"]:

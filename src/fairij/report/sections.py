@@ -21,7 +21,6 @@ from fairij.report.wording import (
     interval,
     measured,
     plain,
-    search_of,
 )
 
 INK, LINE = "#3b4249", "#e3e7eb"
@@ -209,7 +208,7 @@ def prediction_section(fitted: FairIJ) -> dict[str, Any]:
         "estimate can be too high or too low. The gap of predicted labels is not predicted but "
         "measured."
     )
-    if search_of(fitted).recomputes_gradient:
+    if fitted.search_.recomputes_gradient:
         text += (
             " This edit was made in steps, with a new estimate for each, so it does not depend on "
             "this one."

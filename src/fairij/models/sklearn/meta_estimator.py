@@ -34,7 +34,7 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     classes_: NDArray[Any]
     _choice: Choice | None
     _honest_gap: HonestGap | None
-    _columns: Columns
+    _columns = Columns((), None)  # of the rows of `fit`; unknown in a result read from files
 
     @abstractmethod
     def _edited_for(self, X: Any) -> Editable:

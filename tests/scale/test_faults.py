@@ -24,7 +24,8 @@ sys.path.insert(0, {here!r})
 warnings.simplefilter("ignore")
 import numpy as np, torch
 import torch.distributed as dist
-from fairij import Edit, Grid, checkpoints
+from fairij import Edit, Grid
+from fairij.scale import checkpoints
 from fairij.scale.sharding import Shard, start
 from fairij.errors import FairIJError
 from fairij.scale import streaming as streamed

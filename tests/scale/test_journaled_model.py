@@ -1,8 +1,7 @@
-"""Checkpoints: a stopped run goes on and ends with the same bits; anything else is refused."""
+"""A stopped fit resumes and ends with the same bits; a checkpoint of another fit is refused."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,14 +15,17 @@ import torch
 
 from biased import fair, fitted, problem
 from fairij import FairIJ, Grid, Neumann, SharedConjugateGradient
-from fairij.errors import CheckpointError, FairIJError
-from fairij.method.losses import BinaryCrossEntropy
+from fairij.data import hashing
+from fairij.data.sources import ArraySource
+from fairij.errors import CheckpointError, FairIJError, InvalidInputError
+from fairij.models.losses import BinaryCrossEntropy
 from fairij.scale import checkpoints
-from fairij.scale.checkpoints import Journal
 from fairij.solvers import conjugate_gradient
+from fairij.storage.checksummed import read_sealed
 
 DATA = problem()
 SETTINGS: dict[str, Any] = {"search": Grid(points=4, scales=(1.0, 3.0))}
+BETWEEN = 1  # a row that a sample of every third row leaves out
 
 
 def same(left: FairIJ, right: FairIJ) -> None:
@@ -62,6 +64,13 @@ def records(folder: Path) -> list[Path]:
     return sorted(folder.glob("process-0/*.safetensors"))
 
 
+def passes(folder: Path) -> list[str]:
+    """The names of all recorded passes, in order."""
+    headers = [read_sealed(path, checkpoints.FORMAT)[0] for path in records(folder)]
+    names = {key: name for header in headers for key, name in header.items()}
+    return [names[f"given {number}"] for number in range(len(names) - 2)]
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -90,6 +99,55 @@ def test_a_stopped_run_ends_with_the_same_bits(
         assert len(records(folder)) == done
         same(DATA.fit(fair(**SETTINGS | settings, checkpoint=folder)), plain)
         assert len(records(folder)) == passes
+
+
+@pytest.fixture(scope="module")
+def comments() -> tuple[torch.nn.Module, dict[str, Any]]:
+    """A classifier with trigger tokens, trained for a few steps, and rows for a fit."""
+    pytest.importorskip("transformers")
+    from fairij.models.text.triggers import TriggerTokens
+    from language.tiny import bert, biased_rows
+
+    torch.manual_seed(0)
+    model = TriggerTokens(bert(), 3)
+    (X, y, _), (X_val, y_val, s_val) = biased_rows(150, 0), biased_rows(150, 1)
+    steps = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.02)
+    for _ in range(15):
+        steps.zero_grad()
+        z = model(**X).view(-1)
+        torch.nn.functional.binary_cross_entropy_with_logits(z, torch.tensor(y).float()).backward()
+        steps.step()
+    given = {"X": X, "y": y, "X_val": X_val, "y_val": y_val, "sensitive_features_val": s_val}
+    return model, given
+
+
+def test_a_model_that_estimates_candidates_is_judged_as_without_a_checkpoint(
+    tmp_path: Path,
+    comments: tuple[torch.nn.Module, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, given = comments
+
+    def run(**settings: Any) -> FairIJ:
+        return FairIJ(model, verbose=False, **SETTINGS | settings).fit(**given)
+
+    plain = run()
+    same(run(checkpoint=tmp_path / "whole"), plain)
+    same(run(checkpoint=tmp_path / "whole"), plain)
+    names = [name.split()[0] for name in passes(tmp_path / "whole")]
+    assert "confirm" in names
+    for done in range(names.index("confirm"), len(names)):  # the estimates know of earlier runs
+        folder = tmp_path / f"stopped-{done}"
+        with stopped_after(done, monkeypatch):
+            run(checkpoint=folder)
+        same(run(checkpoint=folder), plain)
+
+
+def test_the_names_of_passes_stay(tmp_path: Path) -> None:
+    """Checkpoints of earlier versions contain them."""
+    DATA.fit(fair(**SETTINGS, checkpoint=tmp_path))
+    found = {name.split()[0] for name in passes(tmp_path)}
+    assert found == {"outputs", "jvp", "vjp", "sandwich", "sums", "along"}
 
 
 def test_a_finished_run_makes_no_pass_again(
@@ -164,67 +222,6 @@ def test_another_run_is_refused(tmp_path: Path, change: dict[str, Any], said: st
     assert {path: path.read_bytes() for path in records(tmp_path)} == before
 
 
-def damaged(content: bytes, rng: np.random.Generator) -> bytes:
-    kind = rng.integers(4)
-    if kind == 0:
-        return content[: rng.integers(len(content))]
-    if kind == 1:
-        place, bit = int(rng.integers(len(content))), int(rng.integers(8))
-        return content[:place] + bytes([content[place] ^ (1 << bit)]) + content[place + 1 :]
-    if kind == 2:
-        return content + rng.bytes(int(rng.integers(1, 40)))
-    start, length = int(rng.integers(len(content))), int(rng.integers(1, 30))
-    return content[:start] + rng.bytes(length) + content[start + length :]
-
-
-def test_damaged_records_are_never_used(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path, {"model": "m"})
-    value = torch.linspace(0, 1, 50)
-    journal.recalled("vjp", torch.ones(3), lambda: value)
-    (path,) = records(tmp_path)
-    whole, rng = path.read_bytes(), np.random.default_rng(0)
-    for _ in range(300):
-        bad = damaged(whole, rng)
-        if bad == whole:
-            continue
-        path.write_bytes(bad)
-        again = Journal.open(tmp_path, {"model": "m"})
-        with pytest.raises(CheckpointError, match=r"cannot be used: .*start over"):
-            again.recalled("vjp", torch.ones(3), lambda: value)
-    path.write_bytes(whole)
-    again = Journal.open(tmp_path, {"model": "m"})
-    assert torch.equal(again.recalled("vjp", torch.ones(3), lambda: 0 * value), value)
-
-
-def test_damaged_descriptions_are_never_used(tmp_path: Path) -> None:
-    facts = {"model": "m" * 16, "settings": "{'damping': 0.01}"}
-    Journal.open(tmp_path, facts)
-    path = tmp_path / "process-0" / "run.json"
-    whole, rng = path.read_bytes(), np.random.default_rng(1)
-    for _ in range(300):
-        path.write_bytes(damaged(whole, rng))
-        try:
-            Journal.open(tmp_path, facts)
-        except CheckpointError as error:
-            assert "start over" in str(error)  # noqa: PT017
-        else:  # blanks, or an equal byte
-            assert json.loads(path.read_bytes()) == json.loads(whole)
-    for odd in (b"", b"[]", b"{}", b'{"format": 3, "facts": {}}', b"\xff", b"[" * 10**5):
-        path.write_bytes(odd)
-        with pytest.raises(CheckpointError, match="does not describe a checkpoint"):
-            Journal.open(tmp_path, facts)
-    path.write_bytes(b" " * (2**20 + 1))
-    with pytest.raises(CheckpointError, match="too large"):
-        Journal.open(tmp_path, facts)
-
-
-def test_a_record_of_another_computation(tmp_path: Path) -> None:
-    Journal.open(tmp_path, {}).recalled("vjp", torch.ones(3), lambda: torch.ones(2))
-    again = Journal.open(tmp_path, {})
-    with pytest.raises(CheckpointError, match="of another computation"):
-        again.recalled("vjp", torch.zeros(3), lambda: torch.ones(2))
-
-
 def test_a_missing_record_ends_what_is_known(tmp_path: Path) -> None:
     first = DATA.fit(fair(**SETTINGS, checkpoint=tmp_path))
     records(tmp_path)[4].unlink()
@@ -259,3 +256,55 @@ def test_records_left_half_written_are_not_seen(tmp_path: Path) -> None:
     shutil.copy(first, first.with_name(f".{first.name}.0123"))
     (first.parent / "notes.txt").write_text("someone's own")
     DATA.fit(fair(**SETTINGS, checkpoint=tmp_path))
+
+
+@pytest.fixture
+def _sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every third row of the problem is a sample of it."""
+    monkeypatch.setattr(hashing, "HASHED_ROWS", 100)
+    monkeypatch.setattr(hashing, "READ_ROWS", 37)
+
+
+def changed(X: Any, row: int = BETWEEN) -> Any:
+    other = X.copy()
+    other[row] = other[row] + 1
+    return other
+
+
+@pytest.mark.usefixtures("_sampled")
+@pytest.mark.parametrize("form", [np.asarray, ArraySource], ids=["array", "source"])
+@pytest.mark.parametrize("what", ["X", "y"])
+def test_a_run_on_other_rows_does_not_go_on(tmp_path: Path, form: Any, what: str) -> None:
+    DATA.fit(fair(**SETTINGS, checkpoint=tmp_path), X=form(DATA.X))
+    other = {"X": form(DATA.X), "y": DATA.y}
+    if what == "X":
+        other["X"] = form(changed(DATA.X))
+    else:
+        other["y"] = np.where(np.arange(240) == BETWEEN, 1 - DATA.y, DATA.y)
+    with pytest.raises(CheckpointError, match="its training rows differs"):
+        DATA.fit(fair(**SETTINGS, checkpoint=tmp_path), **other)
+
+
+@pytest.mark.usefixtures("_sampled")
+def test_a_run_on_other_validation_rows_does_not_go_on(tmp_path: Path) -> None:
+    DATA.fit(fair(**SETTINGS, checkpoint=tmp_path))
+    with pytest.raises(CheckpointError, match="its validation rows differs"):
+        DATA.fit(fair(**SETTINGS, checkpoint=tmp_path), X_val=changed(DATA.X_val))
+
+
+@pytest.mark.parametrize("folder", [5, "", "a\0b", b"run", True], ids=repr)
+def test_a_checkpoint_that_is_no_folder(
+    tmp_path: Path, folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInputError, match="`checkpoint` must be the path of a folder, got"):
+        DATA.fit(fair(**SETTINGS, checkpoint=folder))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_needs_a_seed_that_stays(tmp_path: Path) -> None:
+    settings = SETTINGS | {"random_state": None, "validation": "split"}
+    with pytest.raises(InvalidInputError, match=r"must be a whole number .*Pass random_state=0"):
+        DATA.fit(fair(**settings, checkpoint=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    DATA.fit(fair(**settings))

@@ -1,4 +1,4 @@
-"""Several processes give what one gives; those that disagree are told so."""
+"""Several processes under `torchrun`, on rows and on the command line; a single process."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ warnings.simplefilter("ignore")
 import numpy as np, torch
 from fairij import FairIJ, Grid
 from fairij.scale.sharding import Shard, start
-from fairij.errors import FairIJError
-from biased import L2, fair, fitted, problem
+from biased import L2, fitted, problem
 
 torch.set_num_threads(1)
 rank, D = start(), problem()
@@ -116,60 +115,6 @@ def test_one_two_and_four_processes_agree(tmp_path: Path) -> None:
             for name in compared:
                 left, right = np.array(found[name]), np.array(expected[name])
                 assert np.abs(left - right).max() <= allowed * np.abs(right).max(), (case, name)
-
-
-QUICK = """
-result = run("torch", True)
-problems = {}
-for what in ("model", "rows", "settings", "value", "empty"):
-    try:
-        given = {"X_val": D.X_val, "y_val": D.y_val, "sensitive_features_val": D.sex_val}
-        module, X, settings = fitted(), D.X[:120].copy(), {}
-        if what == "model" and rank:
-            module = __import__("copy").deepcopy(module)
-            with torch.no_grad():
-                module[0].bias += 1
-        if what == "rows" and rank:
-            given["X_val"] = D.X_val + 1
-        if what == "settings":
-            settings = {"damping": 0.01 + rank}
-        if what == "value" and rank:
-            X[3, 1] = np.nan
-        if what == "empty" and rank:
-            X = X[:0]
-        fair(module, **settings).fit(Shard(X), D.y[: len(X)], **given)
-    except FairIJError as error:
-        problems[what] = str(error)
-result["problems"] = problems
-"""
-
-
-def test_two_processes(tmp_path: Path) -> None:
-    two = launch(tmp_path, 2, QUICK)
-    import torch
-
-    from biased import L2, fitted, problem
-    from fairij import FairIJ, Grid
-
-    data = problem()
-    model = fitted(dtype=torch.float64)
-    one = FairIJ(model, verbose=False, weight_decay=L2, search=Grid(points=5, scales=(1.0, 3.0)))
-    data.fit(
-        one,
-        X=data.X.astype(float),
-        X_val=data.X_val.astype(float),
-        sample_weight=np.linspace(1, 2, 240),
-    )
-    np.testing.assert_allclose(two["influence"], one.influence_, rtol=1e-6, atol=1e-12)
-    np.testing.assert_allclose(two["delta"], one.edit_.delta, rtol=1e-5, atol=1e-9)
-    assert two["dropped"] == one.dropped_.tolist()
-    problems = two["problems"]
-    assert "All processes must have the same parameters, but process 1 has" in problems["model"]
-    assert "the same validation rows" in problems["rows"]
-    assert "the same settings" in problems["settings"]
-    assert "load the same model, rows and settings on each" in problems["settings"]
-    assert "On process 1: `X` must be finite: row 3, column 1 holds nan" in problems["value"]
-    assert "On process 1: Every process needs at least one row" in problems["empty"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Scores that go on where they were stopped: the same bits, and nothing of another run."""
+"""Scores of a stream are those of the fit; a stopped call resumes and ends with the same bits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from test_distributed import launch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from biased import fair, fitted, problem
 from fairij import FairIJ, Grid
@@ -50,6 +52,62 @@ def scored(model: FairIJ, folder: Path, X: Any = DATA.X, **given: Any) -> bytes:
 
 def records(folder: Path) -> list[Path]:
     return sorted(folder.glob("process-0/*.safetensors"))
+
+
+@pytest.mark.parametrize("task", ["binary", "three", "real"])
+def test_streamed_scores_are_those_of_the_fit(tmp_path: Path, task: str) -> None:
+    data, settings = problem(task), {}
+    if task == "real":
+        settings = {"loss": "squared_error", "constraints": "mean_prediction"}
+    model = data.fit(fair(fitted(task), **settings))
+    top = stream_influence(model, ArraySource(data.X), data.y, out=tmp_path / "s.npy", top=9)
+    scores = np.load(tmp_path / "s.npy")
+    np.testing.assert_allclose(scores, model.influence_, rtol=1e-4, atol=1e-10)
+    np.testing.assert_array_equal(top.rows, np.argsort(-scores, kind="stable")[:9])
+    stream_influence(model, data.X, data.y, out=tmp_path / "s.parquet")
+    table = pd.read_parquet(tmp_path / "s.parquet")
+    np.testing.assert_array_equal(table["row"], np.arange(240))
+    np.testing.assert_array_equal(table["influence"], scores)
+    assert len(list(tmp_path.iterdir())) == 2  # nothing half-written is left
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    data = problem()
+    model, target = data.fit(fair()), tmp_path / "s.npy"
+    target.write_text("earlier")
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        stream_influence(model, data.X, data.y, out=target)
+    bad = data.X.copy()
+    bad[130, 1] = np.inf
+    with pytest.raises(InvalidInputError, match=r"row 10, column 1.*from row 120 of the source"):
+        stream_influence(model, bad, data.y, out=target, overwrite=True)
+    assert target.read_text() == "earlier"
+    with pytest.raises(InvalidInputError, match=r"must end in one of .npy, .parquet, got 's.csv'"):
+        stream_influence(model, data.X, data.y, out=tmp_path / "s.csv")
+    with pytest.raises(InvalidInputError, match="`y` must have one row per data point"):
+        stream_influence(model, data.X, data.y[:-1])
+    with pytest.raises(InvalidInputError, match=r"`y` must hold only the labels \[0, 1\]"):
+        stream_influence(model, data.X, data.y + 1)
+    with pytest.raises(InvalidInputError, match="`top` must be a whole number of at least 0"):
+        stream_influence(model, data.X, data.y, top=-1)
+    assert [path.name for path in tmp_path.iterdir()] == ["s.npy"]
+
+
+@given(parts=st.lists(st.lists(st.integers(-5, 5), max_size=9), max_size=9), k=st.integers(0, 12))
+def test_the_highest_of_a_stream(parts: list[list[int]], k: int) -> None:
+    top, place = TopRows(k), 0
+    for part in parts:
+        top.add(np.array(part, float), place)
+        place += len(part)
+    scores: Any = np.array([score for part in parts for score in part], float)
+    expected = np.argsort(-scores, kind="stable")[:k]
+    np.testing.assert_array_equal(top.rows, expected)
+    np.testing.assert_array_equal(top.scores, scores[expected])
+
+
+def test_other_columns_are_refused(model: FairIJ) -> None:
+    with pytest.raises(InvalidInputError, match="expected 4, got 3"):
+        stream_influence(model, DATA.X[:, :3], DATA.y)
 
 
 class Stopped(BaseException):
@@ -103,7 +161,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[3:]
-import test_scores_resume as t
+import test_streamed_scores as t
 t.streamed.CHUNK_ROWS, t.checkpoints.EVERY_SECONDS = t.BLOCK, 0.0
 rows = t.EndsAt(int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGKILL))
 folder = Path(sys.argv[1])
@@ -183,22 +241,3 @@ def test_what_is_asked_of_the_scores_may_differ(tmp_path: Path, model: FairIJ) -
     assert best(9).rows[:4].tolist() == best(4).rows.tolist()
     with pytest.raises(InvalidInputError, match="`checkpoint` must be the path of a folder"):
         stream_influence(model, DATA.X, DATA.y, checkpoint=5)  # type: ignore[arg-type]
-
-
-SHARED = """
-from fairij.scale.streamed_scores import stream_influence
-model = D.fit(fair(search=Grid(points=2)))
-shard, kept = Shard.of(D.X), out.with_name("kept")
-def best(folder):
-    return stream_influence(model, shard, own(D.y), top=9, checkpoint=folder)
-found = [best(kept), best(kept), best(kept if rank else None)]
-result = {"scores": [scores.scores.tolist() for scores in found]}
-"""
-
-
-def test_two_processes_keep_a_journal_each(tmp_path: Path) -> None:
-    two = launch(tmp_path, 2, SHARED)
-    first, *others = two["scores"]
-    assert len(first) == 9
-    assert others == [first, first]
-    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["process-0", "process-1"]

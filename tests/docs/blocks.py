@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 ROOT = Path(__file__).parents[2]
 HERE = Path(sys.executable).parent  # the programs of this environment
 FENCE = re.compile(r"^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```\n", re.DOTALL | re.MULTILINE)
@@ -54,15 +56,19 @@ class Block:
         return done.stdout
 
     def run_here(self, folder: Path) -> str:
-        """Run it in this process; of bash only `fairij` commands are understood."""
-        printed = io.StringIO()
-        with chdir(folder), redirect_stdout(printed), redirect_stderr(printed):
+        """Run it in this process, on one thread. Of bash, it knows `fairij` commands only."""
+        with chdir(folder), threadpool_limits(1):
             if self.kind == "python":
-                scope: dict[str, Any] = {"__name__": "page"}
-                exec(compile(self.text, "page", "exec", dont_inherit=True), scope)
-                return printed.getvalue()
-        with chdir(folder):
+                return _python(self.text)
             return "".join(_fairij(line) for line in commands(self.text))
+
+
+def _python(text: str) -> str:
+    printed = io.StringIO()
+    scope: dict[str, Any] = {"__name__": "page"}
+    with redirect_stdout(printed), redirect_stderr(printed):
+        exec(compile(text, "page", "exec", dont_inherit=True), scope)
+    return printed.getvalue()
 
 
 def _fairij(line: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import pandas as pd
 import pytest
 import torch
 from fairij_studies import adult, coverage, get_study, load_records, redraw, reproduce, run_study
-from fairij_studies.driver import RESULTS
+from fairij_studies.driver import Study, Unit
+from fairij_studies.records import JOURNAL, RESULTS, append_unit, read_records
 from fairij_studies.tabular import trial as trial_module
 from fairij_studies.tabular.config import QUICK, Effort, Story, Table
 from fairij_studies.tabular.editing import (
@@ -33,6 +36,7 @@ from fairij_studies.tabular.runs import (
 )
 from fairij_studies.tabular.summary import ON_EDIT
 from fairij_studies.tabular.trial import CONSTRAINTS, MEASURES, base_model, load_trial
+from fairij_studies.tabular.units import study_units
 
 from fairij.datasets import Split, Splits, acs
 from fairij.errors import InvalidInputError
@@ -50,7 +54,10 @@ RECORDED = Path(__file__).parents[2] / "studies"
 TRAINING = [method for method in COMPARED.values() if method.trains]
 
 
-@pytest.mark.parametrize(("name", "story"), [("adult", adult.STORY), ("coverage", coverage.STORY)])
+@pytest.mark.parametrize(
+    ("name", "story"),
+    [("adult", adult.STORY), pytest.param("coverage", coverage.STORY, marks=pytest.mark.slow)],
+)
 def test_the_committed_page_is_that_of_the_committed_records(name: str, story: Story) -> None:
     records = load_records(RECORDED / name)
     assert readme(story, records) == (RECORDED / name / "README.md").read_text()
@@ -77,6 +84,7 @@ def records(folder: Path) -> pd.DataFrame:
     return load_records(folder, quick=True)
 
 
+@pytest.mark.slow
 def test_every_method_has_records_for_every_constraint_that_it_supports(
     records: pd.DataFrame,
 ) -> None:
@@ -93,6 +101,7 @@ def test_every_method_has_records_for_every_constraint_that_it_supports(
     assert {"GapReg-IJ", "FairMixup-IJ", "HGR-IJ", "FST-IJ", "HPS-IJ"} == set(ON_EDIT.values())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairij.errors.FairIJWarning")  # four epochs are few
 def test_further_strengths_give_records_like_the_first() -> None:
     table = next(iter(get_study("adult").units(True))).arguments["table"]
@@ -108,6 +117,7 @@ def test_further_strengths_give_records_like_the_first() -> None:
     assert all(0 <= r["test_equalized_odds"] <= 2 for r in [one, *on_edit])
 
 
+@pytest.mark.slow
 def test_records_are_complete(records: pd.DataFrame) -> None:
     assert set(records.columns) >= FACTS
     measured = [f"{part}_{name}" for part in ("validation", "test") for name in MEASURES]
@@ -122,6 +132,7 @@ def test_records_are_complete(records: pd.DataFrame) -> None:
     assert learners["ExponentiatedGradient"] == "logistic regression on the hidden layer"
 
 
+@pytest.mark.slow
 def test_all_methods_of_a_seed_start_from_the_same_model(records: pd.DataFrame) -> None:
     measured = [f"test_{name}" for name in MEASURES]
     base = records.loc[records["method"] == "ERM", measured].iloc[0]
@@ -131,13 +142,17 @@ def test_all_methods_of_a_seed_start_from_the_same_model(records: pd.DataFrame) 
     assert len(set(records["split_fingerprint"])) == 1
 
 
+@pytest.mark.slow
 def test_a_torn_study_ends_with_the_same_figures(
     folder: Path, records: pd.DataFrame, tmp_path: Path
 ) -> None:
-    """The cut falls into the lines of a Fair-IJ unit, which is the last one kept in part."""
-    lines = (folder / RESULTS).read_bytes().splitlines(keepends=True)
-    last = max(i for i, line in enumerate(lines) if b'"work": "Fair-IJ"' in line)
-    (tmp_path / RESULTS).write_bytes(b"".join(lines[:last]) + lines[last][:40])
+    """The last Fair-IJ unit is recorded in part; those before it are in a journal of JSON lines."""
+    stored = read_records(folder)
+    last = max(i for i, record in enumerate(stored) if record["work"] == "Fair-IJ")
+    for _, unit in groupby(stored[:last], lambda record: record["unit"]):
+        append_unit(tmp_path / JOURNAL, list(unit))
+    with (tmp_path / JOURNAL).open("ab") as journal:
+        journal.write(b'{"study": "adult", "quick"')
     heard: list[int] = []
     again = run_study(
         get_study("adult"), tmp_path, quick=True, progress=lambda _, done, total: heard.append(done)
@@ -151,6 +166,7 @@ def test_a_torn_study_ends_with_the_same_figures(
     )
 
 
+@pytest.mark.slow
 def test_readme_and_figures_are_drawn_from_records_alone(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,11 +174,11 @@ def test_readme_and_figures_are_drawn_from_records_alone(
         pytest.fail("drawing must not read data")
 
     monkeypatch.setattr("fairij_studies.adult.adult_splits", refuse)
-    shutil.copy(folder / RESULTS, tmp_path / RESULTS)
+    shutil.copy(folder / RESULTS, tmp_path)
     redraw("adult", tmp_path, quick=True)
     drawn = {path.name for path in tmp_path.iterdir()}
     stems = ("trade-off", "trade-off-error-bars", "influence", "refits")
-    assert drawn == {RESULTS, "README.md", *(f"{s}.{e}" for s in stems for e in ("svg", "png"))}
+    assert drawn == {RESULTS, "README.md", *(f"{stem}.svg" for stem in stems)}
     text = (tmp_path / "README.md").read_text()
     assert text == (folder / "README.md").read_text()
     for name in (*COMPARED, *EDITED, *ON_EDIT.values()):
@@ -196,9 +212,32 @@ class Rows:
         return "drawn"
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Table:
-    return Table("drawn", Rows(), str(tmp_path / "cache"))
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """One table for all tests, so that its base model is trained once."""
+    return Table("drawn", Rows(), str(tmp_path_factory.mktemp("cache")))
+
+
+def test_a_few_units_of_the_study_run_and_are_recorded(table: Table, tmp_path: Path) -> None:
+    """One unit of each kind, on a small table; the whole quick form is run by the slow tests."""
+    kinds = {"ERM", "GapReg", "FST", "Fair-IJ path", "influence"}
+
+    def units(quick: bool) -> list[Unit]:
+        asked = (None, "demographic_parity")
+        return [
+            replace(unit, arguments={**unit.arguments, "effort": Effort(1, 1, 300, 2, (20,))})
+            for unit in study_units(table, quick)
+            if unit.key["constraint"] in asked
+            and (unit.key["work"] in kinds or unit.key.get("k") == 50)
+        ]
+
+    records = run_study(Study("drawn", units, lambda *_: None), tmp_path / "out", quick=True)
+    assert set(records["work"]) == {*kinds, "refit"}
+    measured = [f"{part}_{name}" for part in ("validation", "test") for name in MEASURES]
+    assert records[measured].notna().all(axis=None)
+    assert set(records.columns) >= FACTS
+    curve = records[records["kind"] == "influence"].iloc[0]
+    assert sorted(curve["scores"]) == curve["scores"]
 
 
 @pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
@@ -284,6 +323,7 @@ def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_the_quick_form_of_coverage_from_a_file(survey: Path, tmp_path: Path) -> None:
     reproduce("coverage", tmp_path / "study", quick=True, path=survey)
     records = load_records(tmp_path / "study", quick=True)

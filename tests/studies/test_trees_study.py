@@ -8,21 +8,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from fairij_studies import redraw, reproduce
+from fairij_studies import Unit, load_records, redraw, reproduce, run_study
+from fairij_studies.objectives import training_objective
+from fairij_studies.records import RESULTS
 from fairij_studies.tabular.trial import CONSTRAINTS, MEASURES, PARTS
 from fairij_studies.trees import SEEDS, make_study
 from fairij_studies.trees.data import LOADERS, Places, load_splits, tuning_splits
 from fairij_studies.trees.expected import COPIES, expected_rows
 from fairij_studies.trees.models import CHOSEN, GRIDS, LIGHTGBM, MODELS, TUNING_SEEDS
+from fairij_studies.trees.page import page
 from fairij_studies.trees.refit_comparison import (
     EDIT,
     LEAVES,
     PROXIMAL,
     damped_minimum,
-    objective_of,
 )
 from fairij_studies.trees.runs import BASE, FORMS, RIVALS, Case, fitted
-from fairij_studies.trees.summary import chosen, compared, left_out
+from fairij_studies.trees.summary import chosen, compared, refit_means
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
@@ -62,6 +64,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, Pat
         return reproduce("trees", folder, quick=True), folder
 
 
+@pytest.mark.slow
 def test_every_method_has_records_of_every_constraint(
     records: tuple[pd.DataFrame, Path],
 ) -> None:
@@ -79,6 +82,7 @@ def test_every_method_has_records_of_every_constraint(
     assert set(seeing["method"]) == {BASE, *FORMS, *RIVALS}
 
 
+@pytest.mark.slow
 def test_edits_lower_the_gap_on_validation_rows(records: tuple[pd.DataFrame, Path]) -> None:
     frame = compared(records[0], group_is_feature=False)
     for constraint in CONSTRAINTS:
@@ -87,17 +91,24 @@ def test_edits_lower_the_gap_on_validation_rows(records: tuple[pd.DataFrame, Pat
         assert table[f"validation_{constraint}"].mean() < 0.6 * before
 
 
+@pytest.mark.slow
 def test_page_and_figures_come_from_the_records_alone(
     records: tuple[pd.DataFrame, Path],
 ) -> None:
     _, folder = records
     page = (folder / "README.md").read_text()
-    for name in ("uci-adult.png", "left-out.png"):
+    for name in ("uci-adult.svg", "refits.svg"):
         assert f"({name})" in page
         assert (folder / name).stat().st_size > 10_000
     (folder / "README.md").unlink()
     redraw("trees", folder, quick=True)  # the generated tables are out of reach here
     assert (folder / "README.md").read_text() == page
+
+
+@pytest.mark.slow
+def test_the_committed_page_is_that_of_the_committed_records() -> None:
+    folder = Path(__file__).parents[2] / "studies" / "trees"
+    assert page(load_records(folder)) == (folder / "README.md").read_text()
 
 
 def test_the_setting_is_chosen_on_validation_rows() -> None:
@@ -131,13 +142,32 @@ def test_the_most_accurate_setting_of_a_gap_asked_for() -> None:
     assert chosen(pd.DataFrame(rows), gap, gap=0.02)["gap"].tolist() == [pytest.approx(0.3)]
 
 
+@pytest.mark.slow
 def test_forms_of_leaving_rows_out_agree_where_none_is_left_out(
     records: tuple[pd.DataFrame, Path],
 ) -> None:
-    table = left_out(records[0], "validation_surrogate").set_index(["method", "k"])["mean"]
+    table = refit_means(records[0], "validation_surrogate").set_index(["method", "k"])["mean"]
     for form in (PROXIMAL, LEAVES):
         assert table[(form, 0)] == pytest.approx(table[(EDIT, 0)], abs=1e-6)
         assert table[(form, 60)] < table[(form, 0)] - 0.01
+
+
+def test_a_few_units_of_the_study_run_and_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One unit of each kind on one table; the whole quick form is run by the slow tests."""
+    monkeypatch.setitem(LOADERS, "COMPAS", generated)
+
+    def wanted(unit: Unit) -> bool:
+        works = (BASE, "Fair-IJ path", "LinearPost")
+        return unit.key["work"] in works and unit.key.get("data") == "COMPAS"
+
+    records = run_study(make_study(), tmp_path, quick=True, only=wanted)
+    assert set(records["method"]) == {BASE, "Fair-IJ path", "LinearPost"}
+    assert set(records["model"]) == {LIGHTGBM}
+    numbers = records[[f"{part}_{name}" for part in PARTS for name in MEASURES]]
+    assert numbers.notna().all(axis=None)
+    assert (tmp_path / RESULTS).is_file()
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -145,7 +175,7 @@ def test_the_damped_minimum_is_one(held: bool, monkeypatch: pytest.MonkeyPatch) 
     """The gradient of the damped loss, by autograd, vanishes there; small edits approach it."""
     monkeypatch.setitem(LOADERS, "COMPAS", generated)
     base = fitted(Case("COMPAS", LIGHTGBM, False, 99, Places("elsewhere"), 300))
-    objective = objective_of(base)
+    objective = training_objective(base.model, base.splits.train.X, base.splits.train.y)
     dropped = np.arange(0, 30)
     d = damped_minimum(objective, dropped, 0.01, held)
     kept = torch.ones(300, dtype=torch.float64)

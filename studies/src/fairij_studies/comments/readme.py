@@ -78,17 +78,30 @@ do not measure their cost. This page and the figure are drawn from `results.parq
 
 
 def draw(records: pd.DataFrame, folder: Path) -> None:
-    """Write README.md and the figure into ``folder``."""
+    """Write README.md and the figure into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = trade_off(_runs(records)[0])
+    if figure is not None:
+        save_figure(figure, folder / FIGURE)
+    write_whole(folder / "README.md", readme(records).encode())
+
+
+def _runs(records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the results of the tables, and those of other machines."""
     everything = records.reindex(columns=list(dict.fromkeys([*records.columns, *RUN, MACHINE])))
-    records = records[everything[MACHINE].isna()]
     runs = everything[everything["constraint"].notna()]
     runs = runs.drop_duplicates([*RUN, MACHINE], keep="last")
-    results, others = runs[runs[MACHINE].isna()], runs[runs[MACHINE].notna()]
-    parts = [HEADING, MADE_UP if bool(everything["quick"].any()) else ""]
+    return runs[runs[MACHINE].isna()], runs[runs[MACHINE].notna()]
+
+
+def readme(records: pd.DataFrame) -> str:
+    """Return the text of the page."""
+    results, others = _runs(records)
+    if MACHINE in records:
+        records = records[records[MACHINE].isna()]
+    parts = [HEADING, MADE_UP if bool(records["quick"].any()) else ""]
     if len(results):
-        figure = trade_off(results)
-        if figure is not None:
-            save_figure(figure, folder / FIGURE)
+        if trade_off(results) is not None:
             first = results["identity"].iloc[0]
             parts.append(
                 f"![Balanced accuracy against each gap]({FIGURE})\n\n"
@@ -110,7 +123,7 @@ def draw(records: pd.DataFrame, folder: Path) -> None:
         COMMANDS,
     ]
     text = "\n".join(part for part in parts if part)
-    write_whole(folder / "README.md", (text.rstrip() + "\n").encode())
+    return text.rstrip() + "\n"
 
 
 def trade_off(results: pd.DataFrame) -> Any:
@@ -118,6 +131,8 @@ def trade_off(results: pd.DataFrame) -> Any:
 
     A row of panels an encoder; a point a model and method with its strength or rule.
     """
+    if results.empty:
+        return None
     shown = results[results["identity"] == results["identity"].iloc[0]]
     frame = pd.DataFrame(
         {

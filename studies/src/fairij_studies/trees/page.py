@@ -97,15 +97,16 @@ dropped" has more than one meaning for an ensemble. Adult, LightGBM, sex not a f
 def draw(records: pd.DataFrame, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     blind = compared(records, group_is_feature=False)
-    titles = list(dict.fromkeys(blind["data"]))
-    for title in titles:
+    for title in dict.fromkeys(blind["data"]):
         save_figure(trade_off_figure(blind, title), folder / f"{_slug(title)}.svg")
     save_figure(refit_figure(records), folder / "refits.svg")
-    write_whole(folder / "README.md", page(records, titles).encode())
+    write_whole(folder / "README.md", page(records).encode())
 
 
-def page(records: pd.DataFrame, titles: list[str]) -> str:
+def page(records: pd.DataFrame) -> str:
+    """Return the text of the page."""
     blind, seeing = (compared(records, group_is_feature=seen) for seen in (False, True))
+    titles = list(dict.fromkeys(blind["data"]))
     seeds = ", ".join(str(seed) for seed in sorted(set(records["seed"])))
     parts = [INTRODUCTION.format(seeds=seeds, rows=_rows(blind, titles))]
     parts.append("## Adult, LightGBM, sex not among the features\n\n" + _headlines(blind))

@@ -14,6 +14,7 @@ from typing import Any
 import typer.main
 
 from fairij.cli import app
+from fairij.cli.choices import with_names
 from fairij.cli.errors import EXIT_CODES
 
 MARK = "<!-- commands -->"
@@ -77,7 +78,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
 def _row(parameter: Any, is_argument: bool) -> str:
     names = parameter.name.upper() if is_argument else ", ".join(parameter.opts)
     shown = "required" if parameter.required else _default(parameter.default)
-    return f"| `{names}` | {_cell(parameter.help or '')} | {shown} |"
+    return f"| `{names}` | {_cell(with_names(parameter.help or ''))} | {shown} |"
 
 
 def _default(value: Any) -> str:

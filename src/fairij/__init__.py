@@ -1,29 +1,58 @@
-"""Make a model that you already have fair, without training it again."""
+"""Make a model that you already have fair, without training it again.
 
-from fairij import datasets, fairness
+Public names are loaded when they are first used, so that `import fairij` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fairij._version import __version__
-from fairij.data.sources import ArraySource, ArrowSource, LoaderSource
-from fairij.fairness import CONSTRAINTS, Audit, Constraint, audit
-from fairij.method.curvature import CURVATURES
-from fairij.method.losses import LOSSES
-from fairij.method.search.dropping import AllPositive, Grid, Sequential
-from fairij.method.search.reweighting import Path, Reweight
-from fairij.method.selection import AccuracyBudget, LowestGap, TargetGap, pareto_front
-from fairij.mitigator import FairIJ
-from fairij.models import Editable, adapt
-from fairij.scale.sharding import Shard
-from fairij.scale.streamed_scores import stream_influence
-from fairij.solvers import (
-    SOLVERS,
-    ConjugateGradient,
-    Exact,
-    Identity,
-    Neumann,
-    PrintedWoodFisher,
-    SharedConjugateGradient,
-    Woodbury,
-)
-from fairij.storage.edits import Edit
+
+if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
+    from fairij import baselines, datasets, errors, fairness, language, models, report, solvers
+    from fairij.data.arrow_source import ArrowSource
+    from fairij.data.sources import ArraySource, LoaderSource
+    from fairij.fairness import CONSTRAINTS, Audit, Constraint, audit
+    from fairij.method.curvature import CURVATURES
+    from fairij.method.search import AllPositive, Grid, Path, Reweight, Sequential
+    from fairij.method.selection import AccuracyBudget, LowestGap, TargetGap, pareto_front
+    from fairij.mitigator import FairIJ
+    from fairij.models import Editable, adapt
+    from fairij.models.losses import LOSSES
+    from fairij.scale.sharding import Shard
+    from fairij.scale.streamed_scores import stream_influence
+    from fairij.solvers import (
+        SOLVERS,
+        ConjugateGradient,
+        Exact,
+        Identity,
+        Neumann,
+        PrintedWoodFisher,
+        SharedConjugateGradient,
+        Woodbury,
+    )
+    from fairij.storage.edits import Edit
+
+_NAMES = {
+    "data.arrow_source": "ArrowSource",
+    "data.sources": "ArraySource LoaderSource",
+    "fairness": "CONSTRAINTS Audit Constraint audit",
+    "method.curvature": "CURVATURES",
+    "models.losses": "LOSSES",
+    "method.search": "AllPositive Grid Path Reweight Sequential",
+    "method.selection": "AccuracyBudget LowestGap TargetGap pareto_front",
+    "mitigator": "FairIJ",
+    "models": "Editable adapt",
+    "scale.sharding": "Shard",
+    "scale.streamed_scores": "stream_influence",
+    "solvers": "SOLVERS ConjugateGradient Exact Identity Neumann PrintedWoodFisher "
+    "SharedConjugateGradient Woodbury",
+    "storage.edits": "Edit",
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+_ROOMS = {"baselines", "datasets", "errors", "fairness", "language", "models", "report", "solvers"}
 
 __all__ = [
     "CONSTRAINTS",
@@ -57,8 +86,28 @@ __all__ = [
     "__version__",
     "adapt",
     "audit",
+    "baselines",
     "datasets",
+    "errors",
     "fairness",
+    "language",
+    "models",
     "pareto_front",
+    "report",
+    "solvers",
     "stream_influence",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"fairij.{name}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'fairij' has no attribute {name!r}")
+    value = getattr(import_module(f"fairij.{_MODULE_OF[name]}"), name)
+    globals()[name] = value  # found directly the next time
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,22 +1,39 @@
-"""What can go wrong, by name; every message says what was required, what was found and the cure."""
+"""Errors and warnings. Every message says what is required, what was found, and the cure."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 class FairIJError(Exception):
-    """Base of the errors that are fairij's own."""
+    """Base of all errors that fairij raises on purpose."""
 
 
 class InvalidInputError(FairIJError, ValueError):
-    """Data, labels, groups or settings do not meet a stated requirement."""
+    """Data, labels, groups or settings do not meet a stated requirement.
+
+    Parameters
+    ----------
+    message : str
+        The requirement, the value found, and the cure.
+    parameter : str, default=None
+        The parameter that is wrong. By default the name in back quotes that the message starts
+        with, if there is one: "`damping` must be positive" is about ``damping``.
+    """
+
+    def __init__(self, message: str = "", *, parameter: str | None = None) -> None:
+        super().__init__(message)
+        first = message.split("`", 2)
+        named = first[1] if len(first) == 3 and not first[0] and first[1].isidentifier() else None
+        self.parameter = parameter or named
 
 
 class SolverError(FairIJError, ArithmeticError):
-    """The linear system ``(H + damping I) x = b`` could not be solved as asked."""
+    """The linear system ``(H + damping I) x = b`` could not be solved."""
 
 
 class NegativeCurvatureError(SolverError):
-    """A direction with ``d^T (H + damping I) d <= 0`` was met: not positive definite."""
+    """The system is not positive definite: some ``d`` has ``d^T (H + damping I) d <= 0``."""
 
 
 class NotConvergedError(SolverError):
@@ -32,19 +49,19 @@ class CorruptEditError(FairIJError, ValueError):
 
 
 class CheckpointError(FairIJError, ValueError):
-    """A checkpoint is of another run, is damaged, or cannot be written."""
+    """A checkpoint belongs to another run, is damaged, or cannot be written."""
 
 
 class ProcessError(FairIJError):
-    """Another of the processes that share a run failed, or can no longer be reached."""
+    """Another process of a shared run failed, or can no longer be reached."""
 
 
 class FairIJWarning(UserWarning):
-    """Base of the warnings that are fairij's own."""
+    """Base of all warnings that fairij gives."""
 
 
 class NotStationaryWarning(FairIJWarning):
-    """The model is not at a minimum of its training loss, so "as if dropped" is approximate."""
+    """The model is not at a minimum of its training loss, so influence is approximate."""
 
 
 class SmallGroupWarning(FairIJWarning):
@@ -52,8 +69,16 @@ class SmallGroupWarning(FairIJWarning):
 
 
 class SeenRowsWarning(FairIJWarning):
-    """The validation rows were split off those that the model may have been trained on."""
+    """Validation rows were split off the training rows, which the model may have seen."""
 
 
 class NothingToDropWarning(FairIJWarning):
-    """No training point has positive influence on the gap; the model is returned unchanged."""
+    """No training row has positive influence on the gap; the model is returned unchanged."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that the user should know, returned as a value; `fit` warns of it once."""
+
+    text: str
+    category: type[FairIJWarning] = FairIJWarning

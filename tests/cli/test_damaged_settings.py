@@ -15,9 +15,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fairij.cli import app, mitigate
+from damage import damaged
+from fairij.cli import app, mitigation
 from fairij.cli.config import fits, read_toml
-from test_sealed import damaged
 
 TIMES = 200
 COLUMNS = ("--label", "repaid", "--sensitive", "sex")
@@ -207,7 +207,7 @@ def test_settings_of_a_run(folder: Path, change: Change, monkeypatch: pytest.Mon
         asked[:] = options
         raise typer.Exit
 
-    monkeypatch.setattr(mitigate, "fit", noted)
+    monkeypatch.setattr(mitigation, "fit", noted)
 
     def ask() -> tuple[int, str]:
         return answered("mitigate", "--config", "result/settings.toml", "--out", "new")

@@ -243,7 +243,7 @@ def test_an_empty_group(run: Run) -> None:
         ("twice.csv", b"sex,sex\n1,2\n", "'sex' 2 times"),
         ("binary.csv", b"a,b\n\xff\xfe\x00,1\n", "cannot be read as csv"),
         ("spreadsheet.csv", "sex,repaid\ncafé,1\n".encode("latin-1"), "Save it as UTF-8"),
-        ("european.csv", b"sex;income;repaid\nf;1,5;1\n", "must be parted by commas"),
+        ("european.csv", b"sex;income;repaid\nf;1,5;1\n", "must be separated by commas"),
         ("ragged.csv", b"a,b\n1,2\n1,2,3,4\n", "cannot be read as csv"),
         ("junk.parquet", b"PAR1 not really", "cannot be read as parquet"),
         ("junk.arrow", b"ARROW1 not really", "cannot be read as arrow"),
@@ -490,7 +490,7 @@ def test_a_failure_while_writing_leaves_nothing_behind(
     def fail(*args: object, **options: object) -> None:
         raise raised
 
-    monkeypatch.setattr("fairij.cli.mitigate.write_page", fail)
+    monkeypatch.setattr("fairij.cli.mitigation.write_page", fail)
     assert expected in error(run(*MITIGATE, "--out", "result", code=code))
     assert not Path("result").exists()
     assert leftovers() == []
@@ -582,8 +582,8 @@ def test_the_help_has_every_exit_code_and_examples(run: Run) -> None:
 
 def test_the_first_help_shows_the_way(run: Run) -> None:
     text = " ".join(run("--help").stdout.split())
-    assert "`fairij audit` says how the model treats the groups" in text
-    assert "fairij demo --out my-demo" in text
+    assert "`fairij audit` shows how the model treats the groups" in text
+    assert "`fairij demo` runs everything on real data" in text
 
 
 def test_data_sets_are_listed_and_unknown_ones_told(run: Run) -> None:
@@ -633,15 +633,15 @@ def test_a_study_is_run_as_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_libraries_print_does_not_mix_with_results(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fairij.cli import audit
+    from fairij.cli import measure
 
-    measured = audit.measured
+    measured = measure.measured
 
     def talkative(*args: Any, **options: Any) -> Any:
         print("[Library] chatter")
         return measured(*args, **options)
 
-    monkeypatch.setattr(audit, "measured", talkative)
+    monkeypatch.setattr(measure, "measured", talkative)
     result = run(*AUDIT, *COLUMNS, "--json")
     json.loads(result.stdout)
     assert "chatter" in result.stderr

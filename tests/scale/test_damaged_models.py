@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 import torch
 import xgboost
-from test_sealed import damaged
 from typer.testing import CliRunner
 
 import plain_files
+from damage import damaged
 from fairij.cli import app
 from fairij.cli.folder import read_result
 from fairij.errors import FairIJError, InvalidInputError

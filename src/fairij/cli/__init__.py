@@ -1,4 +1,4 @@
-"""The command line: one small file a command, registered here."""
+"""The command line. Each command is one file, registered here; its work is loaded when it runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from fairij.cli.errors import EPILOG
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     epilog=EPILOG,
 )
@@ -46,10 +45,10 @@ def main(
 ) -> None:
     """Make a model that you already have fair, without training it again.
 
-    You need a model file, and tables of rows with their labels and groups. `fairij audit` says how
-    the model treats the groups; `fairij mitigate` writes an edited model and a report page;
-    `fairij compare` puts old and new side by side; `fairij undo` goes back. Each has a --help with
-    examples, and `fairij demo --out my-demo` shows the whole way on real data.
+    You need a model file, and tables of rows with labels and groups. `fairij audit` shows how the
+    model treats the groups. `fairij mitigate` writes an edited model and a report page.
+    `fairij compare` measures models side by side. `fairij undo` removes an edit. Each command has
+    a --help with examples. `fairij demo` runs everything on real data.
     """
 
 

@@ -1,9 +1,8 @@
-"""`fairij audit`: metrics by group, with intervals, of a model on a table."""
+"""`fairij audit`: how a model treats groups."""
 
 from __future__ import annotations
 
-from fairij.cli.display import audit_dict, print_json, say, show_audits
-from fairij.cli.measure import measured
+from fairij.cli.console import print_json, say
 from fairij.cli.options import (
     ColumnOptions,
     Config,
@@ -13,7 +12,6 @@ from fairij.cli.options import (
     ModelPath,
     TableOptions,
 )
-from fairij.cli.rows import check_two_groups, features_said, read_part
 
 EXAMPLES = (
     "fairij audit --model model.txt --table test.csv --label income --sensitive sex",
@@ -34,6 +32,10 @@ def audit(
     config: Config = None,
 ) -> None:
     """Show how a model treats groups: rates and gaps on a table, with bootstrap intervals."""
+    from fairij.cli.display import audit_dict, show_audits
+    from fairij.cli.measure import measured
+    from fairij.cli.rows import check_two_groups, features_said, read_part
+
     file = opening.open(model)
     part = check_two_groups(read_part(table.table, table.query, columns, file), table.table)
     found = measured(file.model, part, how)

@@ -1,4 +1,4 @@
-"""Functions as commands: a parameter that is a dataclass becomes one option a field."""
+"""Functions as commands. A parameter that is a dataclass becomes one option per field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 def register(
     app: typer.Typer, name: str, function: Callable[..., Any], examples: Sequence[str] = ()
 ) -> None:
-    """Make a function a command; parameters that are dataclasses become their fields' options."""
+    """Make a function a command, with its examples in the help."""
     text = teaching(function)
     if examples:
         text += "\n\nExamples:\n\n" + "\n\n".join(f"$ {example}" for example in examples)
@@ -25,7 +25,7 @@ def register(
 
 
 def teaching(function: Callable[..., Any]) -> str:
-    """A docstring as help: each paragraph on one line, which the screen breaks where it ends."""
+    """A docstring as help: one line per paragraph, which the screen wraps."""
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairij.cli.display import audit_dict, print_json, show_audits
-from fairij.cli.measure import measured
+from fairij.cli.console import print_json
 from fairij.cli.options import (
     ColumnOptions,
     Config,
@@ -18,9 +17,10 @@ from fairij.cli.options import (
     TableOptions,
 )
 from fairij.cli.outputs import MARK
-from fairij.cli.rows import check_two_groups, read_part
 from fairij.errors import InvalidInputError
-from fairij.storage.edits import FORMAT, Edit
+
+if TYPE_CHECKING:
+    from fairij.storage.edits import Edit
 
 HEADER_BYTES = 4096
 
@@ -34,8 +34,8 @@ def compare(
     models: Annotated[
         list[Path],
         typer.Argument(
-            help="A model, then other models, edit files, or folders that `mitigate` wrote; edits "
-            "are put on the first model.",
+            help="A model, then other models, edit files, or folders that `mitigate` wrote. Edits "
+            "are applied to the first model.",
             show_default=False,
         ),
     ],
@@ -47,11 +47,15 @@ def compare(
     config: Config = None,
 ) -> None:
     """Measure several models, or edits of the first one, side by side on one table."""
+    from fairij.cli.display import audit_dict, show_audits
+    from fairij.cli.measure import measured
+    from fairij.cli.rows import check_two_groups, read_part
+
     names = _names(models)
     if _edit_at(models[0]) is not None:
         raise InvalidInputError(
-            f"The first must be the model that edits are put on, but {models[0]} holds an edit: "
-            "name the model before it."
+            f"The first must be the model that edits are applied to, but {models[0]} holds an "
+            "edit: name the model before it."
         )
     base = opening.open(models[0])
     part = check_two_groups(read_part(table.table, table.query, columns, base), table.table)
@@ -76,7 +80,7 @@ def compare(
 
 
 def _names(paths: list[Path]) -> list[str]:
-    """Each one's own name, with as many of its folders before it as tell it from the others."""
+    """Short names: each path with only as many folders as tell it from the others."""
     twice = [path for place, path in enumerate(paths) if path in paths[:place]]
     if twice:
         raise InvalidInputError(f"Each model is compared once, but {twice[0]} is named twice.")
@@ -90,7 +94,9 @@ def _names(paths: list[Path]) -> list[str]:
 
 
 def _edit_at(path: Path) -> Edit | None:
-    """The edit in a file or in a folder that `mitigate` wrote; None where there is a model."""
+    """The edit in a file or in a folder that `mitigate` wrote; None if it is a model."""
+    from fairij.storage.edits import FORMAT, Edit
+
     if path.is_dir() and (path / MARK).is_file():
         return Edit.load(path / "edit.safetensors")
     if path.suffix == ".safetensors" and path.is_file():

@@ -14,7 +14,6 @@ from typing import Any, get_args, get_origin
 import typer
 
 from fairij.errors import FairIJWarning, InvalidInputError
-from fairij.storage.tables import near_matches
 
 PATHS = {"model", "table", "train", "validation", "test", "edit", "out", "data_home", "checkpoint"}
 HASHES = "sha256"
@@ -101,6 +100,8 @@ def _check_keys(
                 f"--{key.replace('_', '-')} there."
             )
         if key not in known:
+            from fairij.storage.tables import near_matches
+
             near = near_matches(key, sorted(known))
             hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise typer.BadParameter(f"{path} has the key {key!r}, which no command knows.{hint}")

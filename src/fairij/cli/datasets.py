@@ -1,56 +1,41 @@
-"""`fairij datasets`: the data sets that the loaders know, listed or fetched."""
+"""`fairij datasets`: list the known data sets, or fetch one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import pandas as pd
 import typer
-from rich.table import Table
 
-from fairij import datasets
-from fairij.cli.display import print_json, say, show
+from fairij.cli.console import print_json, say, show, table_of
 from fairij.cli.errors import FAILED, fail
 from fairij.cli.options import Force, Json
 from fairij.cli.outputs import check_target, whole_file
 from fairij.errors import InvalidInputError
-from fairij.storage.tables import near_matches, write_table
 
-KNOWN: dict[str, tuple[str, Callable[..., Any]]] = {
-    "adult": ("UCI Adult: income above 50K, by sex or race", datasets.fetch_adult),
-    "compas": ("ProPublica COMPAS: arrest within two years, by race", datasets.fetch_compas),
-    "german_credit": ("UCI German credit: good or bad risk", datasets.fetch_german_credit),
-    "acs_public_coverage": (
-        "Folktables ACSPublicCoverage, California 2014: public health insurance, by race",
-        datasets.fetch_acs_public_coverage,
-    ),
-    "wikipedia_comments": (
-        "Comments labelled for toxicity, by identities that they mention",
-        datasets.fetch_wikipedia_comments,
-    ),
-    "civil_comments": (
-        "CivilComments (WILDS' file, from --path), by identities that people marked",
-        datasets.fetch_civil_comments,
-    ),
+# by the names of the loaders, `fairij.datasets.fetch_NAME`
+KNOWN = {
+    "adult": "UCI Adult: income above 50K, by sex or race",
+    "compas": "ProPublica COMPAS: arrest within two years, by race",
+    "german_credit": "UCI German credit: good or bad risk",
+    "acs_public_coverage": "Folktables ACSPublicCoverage, California 2014: public health "
+    "insurance, by race",
+    "wikipedia_comments": "Comments labelled for toxicity, by identities that they mention",
+    "civil_comments": "CivilComments (WILDS' file, from --path), by identities that people marked",
 }
+DataHome = Annotated[Path | None, typer.Option(help="The folder of data files.")]
 
 
-def list_datasets(
-    data_home: Annotated[Path | None, typer.Option(help="Where data files are kept.")] = None,
-    as_json: Json = False,
-) -> None:
-    """List the data sets, and where their files are kept."""
-    home = datasets.get_data_home(data_home)
+def list_datasets(data_home: DataHome = None, as_json: Json = False) -> None:
+    """List the data sets, and the folder of their files."""
+    from fairij.datasets import get_data_home
+
+    home = get_data_home(data_home)
     if as_json:
-        about = {name: text for name, (text, _) in KNOWN.items()}
-        print_json({"datasets": about, "data_home": str(home)})
+        print_json({"datasets": KNOWN, "data_home": str(home)})
         return
-    table = Table(title=f"Data sets; files are kept in {home}", title_justify="left")
-    table.add_column("name")
-    table.add_column("what")
-    for name, (text, _) in KNOWN.items():
+    table = table_of(f"Data sets; files are kept in {home}", ["name", "what"])
+    for name, text in KNOWN.items():
         table.add_row(name, text)
     show(table)
 
@@ -66,15 +51,20 @@ def fetch(
     path: Annotated[
         Path | None, typer.Option(help="Take the files from here instead of the network.")
     ] = None,
-    data_home: Annotated[Path | None, typer.Option(help="Where data files are kept.")] = None,
+    data_home: DataHome = None,
     as_json: Json = False,
     force: Force = False,
 ) -> None:
-    """Fetch a data set, check its hash, and keep it; --out writes it as one table.
+    """Fetch a data set, check its hash, and keep it. --out writes it as one table.
 
     The table has the features, the sensitive columns, the 0/1 label as `target`, and `split` where
     one is published.
     """
+    import pandas as pd
+
+    from fairij import datasets
+    from fairij.storage.tables import near_matches, write_table
+
     if name not in KNOWN:
         near = near_matches(name, list(KNOWN))
         raise InvalidInputError(
@@ -85,7 +75,7 @@ def fetch(
     if out is not None:
         check_target(out, force=force)
     try:
-        bunch = KNOWN[name][1](data_home=data_home, path=path)
+        bunch = getattr(datasets, f"fetch_{name}")(data_home=data_home, path=path)
     except datasets.DatasetUnavailable as error:
         fail(str(error), FAILED)
     frame = pd.DataFrame(bunch.data)

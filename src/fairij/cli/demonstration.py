@@ -1,11 +1,8 @@
-"""The main job end to end on Adult: train the paper's network, edit it, measure, draw."""
+"""The work of `fairij demo`: train the paper's network on Adult, edit it, measure, draw."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fairij._version import __version__
+from fairij.cli.outputs import replacing
 from fairij.datasets import Split, Splits, adult_splits, fetch_adult
 from fairij.datasets.splits import three_way_split
 from fairij.datasets.trials import ADULT_VALIDATION
@@ -28,27 +26,21 @@ from fairij.mitigator import FairIJ
 from fairij.models.torch.training import train_mlp
 from fairij.report.page import write_report
 from fairij.report.plots import group_rates, save_chart
+from fairij.report.wording import GAP_METRIC, LABELS
 
-SLACK = 0.005  # of validation gap that may be given up for accuracy
-GAP_METRIC = {
-    "demographic_parity": "demographic_parity_difference",
-    "equalized_odds": "equalized_odds_sum",
-    "equalized_odds_balanced": "equalized_odds_sum",
-    "equal_opportunity": "equal_opportunity_difference",
-}
-LABELS = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "demographic_parity_difference": "demographic parity gap",
-    "equalized_odds_sum": "equalized odds gap (sum)",
-    "equal_opportunity_difference": "equal opportunity gap",
-}
-REPORTED = tuple(LABELS)
+SLACK = 0.005  # validation gap that may be given up for accuracy
+REPORTED = (
+    "accuracy",
+    "balanced_accuracy",
+    "demographic_parity_difference",
+    "equalized_odds_sum",
+    "equal_opportunity_difference",
+)
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo found, before it is written anywhere."""
+    """The results of the demo."""
 
     constraint: str
     seed: int
@@ -108,7 +100,7 @@ class Demo:
         )
 
     def _costs(self, before: Audit, after: Audit) -> str:
-        """The gaps that were not asked for and grew."""
+        """Other gaps that grew."""
         others = [
             f"the {LABELS[name]} from {before[name]:.3f} to {after[name]:.3f}"
             for name in REPORTED[2:]
@@ -153,7 +145,7 @@ def run_demo(
 
 
 def _people(seed: int, data_home: Path | None) -> pd.DataFrame:
-    """The training rows of `adult_splits` as a person reads them."""
+    """The training rows of `adult_splits` before they were encoded."""
     adult = fetch_adult(include_sensitive=False, data_home=data_home)
     official = np.flatnonzero(adult.split == "train")
     fitted, _, _ = three_way_split(len(official), seed, validation=ADULT_VALIDATION, test=0.0)
@@ -167,39 +159,10 @@ def _audit(module: nn.Module, part: Split, groups: tuple[str, ...]) -> Audit:
     return audit(part.y.astype(int), predicted, sensitive_features=named)
 
 
-def check_folder(out: Path, *, force: bool) -> None:
-    """Raise unless the demo may write here; only an earlier demo's folder is ever replaced.
-
-    The folder of a `mitigate` has a summary too, and settings, which the demo has not.
-    """
-    if out.exists() and not out.is_dir():
-        raise FileExistsError(f"--out must be a folder, but {out} is a file.")
-    if not out.exists() or not any(out.iterdir()):
-        return
-    if not force:
-        raise FileExistsError(f"{out} exists and is not empty; pass --force to replace it.")
-    if not (out / "summary.json").is_file() or (out / "settings.toml").exists():
-        raise FileExistsError(
-            f"{out} was not written by this command, so --force will not replace it; name a new "
-            "folder."
-        )
-
-
-def write_demo(demo: Demo, out: Path, *, force: bool = False) -> None:
+def write_demo(demo: Demo, out: Path) -> None:
     """Write the summary, the edit, the plots and the page: all of them, or nothing."""
-    out = out.resolve()
-    check_folder(out, force=force)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    try:
-        _write(demo, staging)
-        staging.chmod(0o755)
-        if out.exists():
-            shutil.rmtree(out)
-        os.replace(staging, out)
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
+    with replacing(out) as folder:
+        _write(demo, folder)
 
 
 def _write(demo: Demo, folder: Path) -> None:
@@ -230,7 +193,7 @@ def _write(demo: Demo, folder: Path) -> None:
 
 
 def _incomes(part: Split) -> NDArray[np.str_]:
-    """The labels as the data set writes them; the page names the positive one."""
+    """The labels as the data set writes them."""
     return np.where(part.y > 0, ">50K", "<=50K")
 
 

@@ -1,64 +1,17 @@
-"""Results on the screen, for people or for machines."""
+"""Audits on the screen and in JSON."""
 
 from __future__ import annotations
 
-import json
-import math
-import os
-from collections.abc import Collection, Mapping, Sequence
-from contextvars import ContextVar
-from typing import Any, Literal, TextIO
+from collections.abc import Mapping
+from typing import Any
 
-import numpy as np
 import pandas as pd
-import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fairij.cli.console import say, show, table_of
 from fairij.fairness import Audit
 from fairij.report.wording import LABELS
-
-# where results go: all else that is printed meanwhile, as by a library, goes to standard error
-RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
-WIDE = 200  # columns of text where there is no screen to fit, as in a file
-
-
-def show(*things: Any) -> None:
-    console = Console(file=RESULTS.get())
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console = Console(file=RESULTS.get(), width=WIDE)
-    for thing in things:
-        console.print(thing)
-
-
-def table_of(title: str, columns: Sequence[str], *, numbers: Collection[str] = ()) -> Table:
-    """An empty table; names from files and data are text, not markup, and never cut short."""
-    table = Table(title=Text(title), title_justify="left")
-    for name in columns:
-        justify: Literal["left", "right"] = "right" if name in numbers else "left"
-        table.add_column(Text(name), justify=justify, overflow="fold")
-    return table
-
-
-def print_json(result: Mapping[str, Any]) -> None:
-    text = json.dumps(plain(result), indent=2, ensure_ascii=False)
-    typer.echo(text, file=RESULTS.get())
-
-
-def plain(value: Any) -> Any:
-    """Only what JSON has: NaN and infinity become null, arrays lists."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
 def audit_dict(audit: Audit) -> dict[str, Any]:
@@ -72,29 +25,37 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         ],
         "confidence": audit.confidence,
         "positive_label": audit.positive_label,
+        "more": audit.more.to_dict(orient="index"),
     }
 
 
 def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
-    metrics = pd.DataFrame.from_dict(stored["metrics"], orient="index").astype(float)
+
+    def frame(metrics: Mapping[str, Any]) -> pd.DataFrame:
+        columns = ["value", "low", "high"]
+        rows = {name: [row[column] for column in columns] for name, row in metrics.items()}
+        found = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+        return found.astype(float).rename_axis("metric")
+
     by_group = pd.DataFrame.from_dict(stored["by_group"], orient="index")
     intervals = pd.DataFrame(stored["group_intervals"]).set_index(["group", "rate"])
     return Audit(
-        metrics.rename_axis("metric"),
+        frame(stored["metrics"]),
         by_group.rename_axis("group"),
         float(stored["confidence"]),
         intervals.astype(float),
         stored["positive_label"],
+        frame(stored.get("more", {})),
     )
 
 
 def positive_said(audit: Audit) -> str:
-    """Which of two labels counts as 1; nothing of several labels and in regression."""
+    """The label that counts as 1; empty for several classes and for regression."""
     return "" if audit.positive_label is None else f"Positive label: {audit.positive_label}."
 
 
 def metrics_table(title: str, audits: Mapping[str, Audit]) -> Table:
-    """One line a metric, one column a model, each value with its interval."""
+    """One line per metric, one column per model; each value has its interval."""
     name = f"{title} ({_level(audits)} intervals)"
     table = table_of(name, ["metric", *audits], numbers=audits)
     for metric in next(iter(audits.values())).metrics.index:
@@ -106,7 +67,7 @@ def metrics_table(title: str, audits: Mapping[str, Audit]) -> Table:
 
 
 def groups_table(title: str, audit: Audit) -> Table:
-    """For each group its number of rows, and each rate with its interval."""
+    """The number of rows of each group, and its rates with their intervals."""
     name = f"{title} ({_level({title: audit})} intervals)"
     table = table_of(name, ["group", "rows", "rate", "value"], numbers={"rows", "value"})
     intervals = audit.group_intervals
@@ -120,7 +81,7 @@ def groups_table(title: str, audit: Audit) -> Table:
 
 
 def show_audits(title: str, audits: Mapping[str, Audit]) -> None:
-    """All metrics side by side, then each model's groups, and which label is the positive one."""
+    """All metrics side by side, then the groups of each model, then the positive label."""
     show(metrics_table(title, audits))
     for name, audit in audits.items():
         show(groups_table(name if len(audits) > 1 else "by group", audit))
@@ -135,8 +96,3 @@ def _cell(value: float, low: float, high: float) -> str:
 
 def _level(audits: Mapping[str, Audit]) -> str:
     return f"{next(iter(audits.values())).confidence:.0%}"
-
-
-def say(text: str) -> None:
-    console = Console(file=RESULTS.get())
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`fairij apply` and `fairij undo`: put an edit on a model file, or take it off."""
+"""`fairij apply` and `fairij undo`: apply an edit to a model file, or remove it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Annotated
 
 import typer
 
-from fairij.cli.display import print_json, say
+from fairij.cli.console import print_json, say
 from fairij.cli.options import Config, Force, Json, ModelOptions, ModelPath
 from fairij.cli.outputs import check_target, save_model, whole_file
 from fairij.errors import InvalidInputError
-from fairij.storage.edits import Edit
 
 
 @dataclass(frozen=True)
 class Move:
-    """What `apply` and `undo` are asked for: they differ in the direction alone."""
+    """The options of `apply` and `undo`."""
 
     model: ModelPath
     edit: Annotated[Path, typer.Option(help="The edit, as `mitigate` wrote it.")]
@@ -36,16 +35,18 @@ UNDO_EXAMPLES = (
 
 
 def apply(asked: Move, opening: ModelOptions) -> None:
-    """Put a saved edit on the very model that it was made for."""
+    """Apply a saved edit to the model that it was made for."""
     _move(asked, opening, undo=False)
 
 
 def undo(asked: Move, opening: ModelOptions) -> None:
-    """Take an edit off again: the original parameters, to the last bit."""
+    """Remove an edit: the original parameters come back, to the last bit."""
     _move(asked, opening, undo=True)
 
 
 def _move(asked: Move, opening: ModelOptions, *, undo: bool) -> None:
+    from fairij.storage.edits import Edit
+
     model, out = asked.model, asked.out
     check_target(out, force=asked.force)
     file, change = opening.open(model), Edit.load(asked.edit)
@@ -60,4 +61,6 @@ def _move(asked: Move, opening: ModelOptions, *, undo: bool) -> None:
     if asked.as_json:
         print_json({"out": str(out), "kind": file.kind, "edit": dict(change.settings)})
     else:
-        say(f"{'Took' if undo else 'Put'} {change} {'off' if undo else 'on'} {model}: {out}")
+        say(
+            f"{'Removed' if undo else 'Applied'} {change} {'from' if undo else 'to'} {model}: {out}"
+        )

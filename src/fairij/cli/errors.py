@@ -1,4 +1,4 @@
-"""How a command ends: one table of exit codes, and one line for every expected failure."""
+"""How a command ends: exit codes, and one line for every expected failure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
-from fairij.cli.display import RESULTS
+from fairij.cli.choices import with_names
+from fairij.cli.console import RESULTS
 from fairij.errors import CorruptEditError, FairIJError, FairIJWarning, InvalidInputError
 
 DONE, FAILED, BAD_INPUT, TARGET_MISSED, CANNOT_WRITE, INTERRUPTED = 0, 1, 2, 3, 4, 130
 EXIT_CODES = {
     DONE: "done",
-    FAILED: "could not be done, for the reason given (a solver that failed, an edit for another "
-    "model, data that could not be fetched)",
-    BAD_INPUT: "wrong usage or unfit input (options, columns, tables, model files); nothing done",
+    FAILED: "failed, for the reason given (a solver that failed, an edit for another model, data "
+    "that could not be fetched)",
+    BAD_INPUT: "wrong options or bad input (columns, tables, model files); nothing done",
     TARGET_MISSED: "done and written, but no edit reached the --target-gap",
     CANNOT_WRITE: "the output could not be written (full disk, read-only folder)",
     INTERRUPTED: "interrupted (Ctrl-C)",
@@ -31,7 +32,7 @@ EPILOG = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in EXIT_CODE
 FULL = {errno.ENOSPC, errno.EDQUOT}
 CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 
-# what the library calls the things that options stand for
+# how the command line calls the parameters of the library
 SPOKEN = {
     "X": "the rows",
     "y": "the labels",
@@ -57,7 +58,7 @@ errors = Console(stderr=True)
 
 
 class Command(TyperCommand):
-    """A command whose expected failures end in one line and an exit code of the table."""
+    """A command that ends every expected failure in one line and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         results = RESULTS.set(sys.stdout)
@@ -66,6 +67,12 @@ class Command(TyperCommand):
                 return super().invoke(ctx)
         finally:
             RESULTS.reset(results)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        for parameter in self.params:  # names that take a moment to load
+            if isinstance(parameter, TyperOption) and parameter.help:
+                parameter.help = with_names(parameter.help)
+        super().format_help(ctx, formatter)
 
 
 def fail(message: str, code: int) -> NoReturn:
@@ -81,13 +88,13 @@ def guarded() -> Iterator[None]:
     except KeyboardInterrupt:
         fail("interrupted; nothing half-written is left.", INTERRUPTED)
     except (InvalidInputError, CorruptEditError) as error:
-        fail(as_options(str(error)), BAD_INPUT)
+        fail(as_options(str(error), getattr(error, "parameter", None)), BAD_INPUT)
     except FairIJError as error:
         fail(as_options(str(error)), FAILED)
     except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
         fail(str(error), BAD_INPUT)
     except BrokenPipeError:
-        raise  # whoever read the output has gone; typer ends quietly
+        raise  # the reader of the output has gone; typer ends quietly
     except OSError as error:
         _fail_on(error)
     except MemoryError:
@@ -119,22 +126,26 @@ def _notes() -> Iterator[None]:
             warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
 
 
-def as_options(message: str) -> str:
-    """A message of the library in the words of the command line."""
+def as_options(message: str, parameter: str | None = None) -> str:
+    """A message of the library with options in place of its parameters.
 
-    def spoken(found: re.Match[str]) -> str:
-        return _spoken(found[1]) or found[0]
+    ``parameter`` is the one that the message is about; it is put first if the text lacks it.
+    """
 
-    def with_value(found: re.Match[str]) -> str:
-        option = _spoken(found[1]) or ""
+    def with_value(found: re.Match[str]) -> str:  # loss='squared_error' as --loss squared_error
+        option = option_of(found[1]) or ""
         return f"{option} {found[2]}" if option.startswith("--") else found[0]
 
-    message = re.sub(r"(?<!\()`?\b(\w+)`?='(\w+)'", with_value, message)
-    return re.sub(r"`(\w+)`", spoken, message)
+    text = re.sub(r"(?<!\()`?\b(\w+)`?='(\w+)'", with_value, message)
+    text = re.sub(r"`(\w+)`", lambda found: option_of(found[1]) or found[0], text)
+    option = option_of(parameter or "")
+    return text if option is None or option in text else f"{option}: {text}"
 
 
-def _spoken(name: str) -> str | None:
-    return SPOKEN.get(name) or (f"--{name.replace('_', '-')}" if name in SAME else None)
+def option_of(parameter: str) -> str | None:
+    """The option, or the words, for a parameter of the library; None if there is none."""
+    same = f"--{parameter.replace('_', '-')}" if parameter in SAME else None
+    return SPOKEN.get(parameter, same)
 
 
 def _is_ours(warning: warnings.WarningMessage) -> bool:

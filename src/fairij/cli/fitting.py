@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import typer
 
 from fairij.cli.measure import model_speaks
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables
 from fairij.cli.rows import Part, check_every_group, read_part
 from fairij.data.labels import positive_label
+from fairij.data.processes import rank
 from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
-from fairij.method.search.base import Search
-from fairij.method.search.dropping import SEARCHES, Grid
+from fairij.method.search import SEARCHES, Grid, Search
 from fairij.method.selection import AccuracyBudget, LowestGap, Selection, TargetGap
 from fairij.mitigator import FairIJ
-from fairij.scale.collectives import own_number
 from fairij.scale.sharding import shared_out, start
 from fairij.storage.model_files import ModelFile
 
@@ -90,7 +91,7 @@ def read_train(tables: FitTables, columns: ColumnOptions, file: ModelFile) -> Pa
 
 
 def _by_the_first(fitted: Fitted) -> Fitted:
-    if own_number() > 0:
+    if rank() > 0:
         raise typer.Exit
     _name_classes(fitted.mitigator, fitted.train)
     return fitted
@@ -177,3 +178,13 @@ def _selection(edit: EditOptions) -> Selection:
             f"An edit is chosen by one rule; got {' and '.join(rules)}: leave one out."
         )
     return next(iter(rules.values()), LowestGap())
+
+
+def scores_frame(mitigator: FairIJ) -> pd.DataFrame:
+    """One line per training row: its influence and its rank; NaN for rows split off."""
+    scores = pd.Series(mitigator.influence_)
+    ranks = scores.rank(ascending=False, method="first").astype("Int64")
+    frame = pd.DataFrame({"row": np.arange(len(scores)), "influence": scores, "rank": ranks})
+    if mitigator.loss_influence_ is not None:
+        frame["loss_influence"] = mitigator.loss_influence_
+    return frame

@@ -1,4 +1,4 @@
-"""The folder that `mitigate` writes: all of a result, so that it can be read back later."""
+"""The folder that `mitigate` writes, and how it is read back."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ import numpy as np
 import pandas as pd
 
 from fairij._version import __version__
-from fairij.cli.display import audit_dict, audit_from_dict, plain
-from fairij.cli.influence import scores_frame
+from fairij.cli.console import plain
+from fairij.cli.display import audit_dict, audit_from_dict
+from fairij.cli.fitting import scores_frame
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
 from fairij.fairness.optimism import HonestGap
-from fairij.method.losses import get_loss
+from fairij.method.search import get_search
 from fairij.mitigator import FairIJ
+from fairij.models.losses import get_loss
 from fairij.storage.edits import Edit
 
-EDIT, SUMMARY, PAGE = "edit.safetensors", "summary.json", "report.html"
+EDIT, SUMMARY = "edit.safetensors", "summary.json"
 CANDIDATES, INFLUENCE, SEAL = "candidates.csv", "influence.csv", "sha256"
 
 
 def write_result(
     folder: Path, fitted: FairIJ, about: Mapping[str, Any], test: Mapping[str, Audit]
 ) -> dict[str, Any]:
-    """Write edit, candidates, scores and summary; the summary is returned as well."""
+    """Write edit, candidates, scores and summary; return the summary."""
     fitted.edit_.save(folder / EDIT)
     fitted.candidates_.to_csv(folder / CANDIDATES, index=False)
     scores_frame(fitted).to_csv(folder / INFLUENCE, index=False)
@@ -60,7 +62,7 @@ def write_result(
 
 
 def _seal(folder: Path, summary: Mapping[str, Any]) -> str:
-    """A hash of the edit and of all figures: a page must not be made of those of several runs."""
+    """Hash of the edit and of all figures, so that files of several runs cannot be mixed."""
     figures = {key: value for key, value in summary.items() if key != SEAL}
     digest = hashlib.sha256(json.dumps(figures, sort_keys=True).encode())
     for name in (EDIT, CANDIDATES, INFLUENCE):
@@ -69,9 +71,9 @@ def _seal(folder: Path, summary: Mapping[str, Any]) -> str:
 
 
 def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
-    """The result of a folder, as `fit` left it; the model and its settings are the caller's.
+    """Fill ``unfitted`` with the result in a folder, as `fit` left it.
 
-    But for ``moves_`` and ``direction_``, as long as the model: no page or command needs them.
+    ``moves_`` and ``direction_`` are as large as the model and no page needs them: left out.
     """
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
@@ -105,6 +107,7 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
     fitted.holdout_before_, fitted.holdout_after_ = held
     fitted._honest_gap, fitted._choice, fitted.moves_ = honest, None, None
     fitted.loss_, fitted.classes_ = loss, np.asarray(classes)
+    fitted.search_ = get_search(fitted.search)
     fitted.diagnostics_ = diagnostics
     return fitted
 
@@ -114,7 +117,7 @@ def _audits(stored: Mapping[str, Any]) -> tuple[Audit, Audit]:
 
 
 def _exactly(path: Path) -> pd.DataFrame:
-    """A table of numbers and truth values as it was written, to the last bit."""
+    """Read a table of numbers and booleans exactly as it was written."""
     cells = pd.read_csv(path, dtype=str)
 
     def column(name: str) -> Any:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from fairij.errors import InvalidInputError
 from fairij.models import adapt
-from fairij.models.training_facts import classes_of
 from fairij.storage.model_files import ModelFile
 
 Words = tuple[str, str] | None
@@ -55,7 +54,7 @@ def _known(file: ModelFile) -> list[str] | None:
     """The labels by the model's own names, in the order of its outputs."""
     if file.labels:
         return sorted(file.labels, key=lambda name: file.labels[name])
-    classes = classes_of(adapt(file.model))
+    classes = adapt(file.model).classes
     return None if classes is None else [str(name) for name in classes.tolist()]
 
 

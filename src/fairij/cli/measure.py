@@ -15,13 +15,13 @@ import numpy as np
 import fairij
 from fairij.cli.options import MeasureOptions
 from fairij.cli.rows import Part
-from fairij.data.labels import SMALL_CELL, encode_labels, positive_label
+from fairij.data.labels import positive_label
 from fairij.errors import FairIJError, InvalidInputError, SmallGroupWarning
-from fairij.fairness import Audit, audit
-from fairij.fairness.audit import audit_regression
+from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.groups import encode_groups
+from fairij.fairness.sizes import SMALL_CELL
 from fairij.models import adapt
-from fairij.models.training_facts import classes_of, loss_of
+from fairij.models.labels import encode_labels
 
 
 def measured(model: Any, part: Part, how: MeasureOptions) -> Audit:
@@ -29,8 +29,9 @@ def measured(model: Any, part: Part, how: MeasureOptions) -> Audit:
     with model_speaks():
         editable = adapt(model)
         z = editable.outputs(part.X)
-    _check_rows(part, one_output=z.ndim == 1 and classes_of(editable) is None)
-    labels = encode_labels(z, z, part.y, part.y, loss_of(editable, how.loss), classes_of(editable))
+    _check_rows(part, one_output=z.ndim == 1 and editable.classes is None)
+    loss = (editable.loss_name or how.loss) if how.loss == "auto" else how.loss
+    labels = encode_labels(z, z, part.y, part.y, loss, editable.classes)
     predicted = labels.loss.predict(z).cpu().numpy()
     truth = labels.train.cpu().numpy()
     settings: dict[str, Any] = {"confidence": how.confidence, "random_state": how.seed}

@@ -3,47 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairij.cli.choices import ALL_CONSTRAINTS, CURVATURES, LOSSES, SEARCHES, SOLVERS, check_choices
 from fairij.cli.config import read_config
 from fairij.errors import InvalidInputError
-from fairij.fairness import CONSTRAINTS
-from fairij.method.curvature import CURVATURES
-from fairij.method.losses import LOSSES
-from fairij.method.search.dropping import SEARCHES
-from fairij.method.types import Drop, Reuse
-from fairij.solvers import SOLVERS
-from fairij.storage.model_files import ModelFile, Opening, load_model
-from fairij.storage.tables import near_matches
+
+if TYPE_CHECKING:
+    from fairij.storage.model_files import ModelFile
 
 Option = typer.Option
-ABOUT_MODEL, ABOUT_COLUMNS, ABOUT_EDIT = "The model", "Columns", "The edit"
-CHOICES: dict[str, Collection[str]] = {
-    "constraint": CONSTRAINTS,
-    "solver": SOLVERS,
-    "curvature": CURVATURES,
-    "search": SEARCHES,
-    "drop": get_args(Drop),
-    "reuse": get_args(Reuse),
-    "loss": ("auto", *LOSSES),
-}
 
 
-def check_choices(options: Any) -> None:
-    """Raise unless options that name one thing of several do so; the message lists the names."""
-    for name, known in CHOICES.items():
-        value = getattr(options, name, None)
-        if value is not None and value not in known:
-            near = near_matches(value, list(known))
-            raise InvalidInputError(
-                f"--{name} must be one of {', '.join(known)}; got {value!r}."
-                + (f" Did you mean {near[0]!r}?" if near else "")
-            )
+def _in_model(text: str, *names: str) -> Any:
+    return Option(*names, help=text, rich_help_panel="The model")
+
+
+def _in_columns(text: str, *names: str) -> Any:
+    return Option(*names, help=text, rich_help_panel="Columns")
+
+
+def _in_edit(text: str, **more: Any) -> Any:
+    return Option(help=text, rich_help_panel="The edit", **more)
 
 
 @dataclass(frozen=True)
@@ -52,38 +37,32 @@ class ModelOptions:
 
     model_class: Annotated[
         str | None,
-        Option(
-            help="The class that torch parameters belong to: package.module:Net, installed or in "
-            "this folder, or net.py:Net.",
-            rich_help_panel=ABOUT_MODEL,
+        _in_model(
+            "The class of torch parameters: package.module:Net, installed or in this folder, or "
+            "net.py:Net."
         ),
     ] = None
     model_args: Annotated[
         str | None,
-        Option(
-            help="""Its constructor's arguments as JSON, as in '{"inputs": 4}'.""",
-            rich_help_panel=ABOUT_MODEL,
-        ),
+        _in_model("""The arguments of its constructor as JSON, as in '{"inputs": 4}'."""),
     ] = None
     trust: Annotated[
         list[str] | None,
-        Option(
-            help="A type that a skops file may hold, beyond those known to be safe; repeatable.",
-            rich_help_panel=ABOUT_MODEL,
-        ),
+        _in_model("A type that a skops file may hold, beyond the known safe ones; repeatable."),
     ] = None
     trust_pickle: Annotated[
         bool,
-        Option(
+        _in_model(
+            "Open pickle, joblib and exported torch files. They run code that they carry. Never "
+            "taken from a settings file.",
             "--trust-pickle",
-            help="Open pickle, joblib and exported torch files, which run code that they carry. "
-            "Never taken from a settings file.",
-            rich_help_panel=ABOUT_MODEL,
         ),
     ] = False
 
     def open(self, path: Path) -> ModelFile:
         """The model at this path."""
+        from fairij.storage.model_files import Opening, load_model
+
         try:
             arguments = json.loads(self.model_args or "{}")
         except (ValueError, RecursionError) as error:
@@ -100,51 +79,36 @@ class ModelOptions:
 class ColumnOptions:
     """What the columns of a table are for."""
 
-    label: Annotated[str, Option(help="The column of true labels.", rich_help_panel=ABOUT_COLUMNS)]
+    label: Annotated[str, _in_columns("The column of true labels.")]
     sensitive: Annotated[
         list[str],
-        Option(
-            help="A column of groups; repeat it for the groups where several columns meet.",
-            rich_help_panel=ABOUT_COLUMNS,
-        ),
+        _in_columns("A column of groups. Repeat it to take every combination as a group."),
     ]
     features: Annotated[
         list[str] | None,
-        Option(
-            help="A feature column; repeatable. Default: those that the model knows by name; if it "
-            "knows none, all other columns.",
-            rich_help_panel=ABOUT_COLUMNS,
+        _in_columns(
+            "A feature column; repeatable. Default: the columns that the model knows by name, "
+            "else all other columns."
         ),
     ] = None
     sensitive_as_features: Annotated[
         bool,
-        Option(
+        _in_columns(
+            "Also take the sensitive columns as features, if the model knows no names.",
             "--sensitive-as-features",
-            help="Sensitive columns are features too, for a model that knows no names; without "
-            "this they are not.",
-            rich_help_panel=ABOUT_COLUMNS,
         ),
     ] = False
     weights: Annotated[
         str | None,
-        Option(
-            help="The column of row weights: in `audit` and `compare` of the rows measured, in "
-            "`influence` and `mitigate` of the training rows alone, as the model's training had "
-            "them.",
-            rich_help_panel=ABOUT_COLUMNS,
+        _in_columns(
+            "The column of row weights. In `audit` and `compare` they weigh the measured rows, in "
+            "`influence` and `mitigate` the training rows only."
         ),
     ] = None
     positive: Annotated[
-        str | None,
-        Option(
-            help="The label that counts as 1; all others count as 0.",
-            rich_help_panel=ABOUT_COLUMNS,
-        ),
+        str | None, _in_columns("The label that counts as 1; all others count as 0.")
     ] = None
-    text: Annotated[
-        str | None,
-        Option(help="The column of text, for a Hugging Face model.", rich_help_panel=ABOUT_COLUMNS),
-    ] = None
+    text: Annotated[str | None, _in_columns("The column of text, for a Hugging Face model.")] = None
 
 
 @dataclass(frozen=True)
@@ -161,7 +125,7 @@ class MeasureOptions:
 
     loss: Annotated[str, Option(help="squared_error for regression; else auto.")] = "auto"
     confidence: Annotated[float, Option(help="Level of the intervals.")] = 0.95
-    seed: Annotated[int, Option(min=0, help="Of the bootstrap.")] = 0
+    seed: Annotated[int, Option(min=0, help="Seed of the bootstrap.")] = 0
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -175,7 +139,7 @@ class FitTables:
     validation: Annotated[
         Path | None,
         Option(
-            help="Rows to measure the gap on and to choose the edit by. Default: a share of the "
+            help="Rows to measure the gap on and to choose the edit by. Default: some of the "
             "training rows."
         ),
     ] = None
@@ -187,8 +151,8 @@ class FitTables:
         bool,
         Option(
             "--stream",
-            help="Read the features of --train, a Parquet or Arrow file, in chunks: for more rows "
-            "than memory holds. Without it every table is read whole.",
+            help="Read the features of --train in chunks, for more rows than memory holds. "
+            "Parquet and Arrow files only.",
         ),
     ] = False
 
@@ -196,71 +160,83 @@ class FitTables:
         return {"train": self.train, "validation": self.validation}
 
 
-def _in_edit(text: str) -> Any:
-    return Option(help=text, rich_help_panel=ABOUT_EDIT)
+@dataclass(frozen=True)
+class PageOptions:
+    """What the report page of a run shows."""
+
+    test: Annotated[
+        Path | None, Option(help="Rows that play no part in the edit, to measure it on.")
+    ] = None
+    test_query: Annotated[str | None, Option(help="SQL, if --test is a DuckDB file.")] = None
+    title: Annotated[str, Option(help="Title of the report page.")] = "Fairness report"
+    show_text: Annotated[
+        bool,
+        Option(
+            "--show-text",
+            help="Show the worst training texts on the page. Without it, only their lengths.",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)
 class EditOptions:
-    """Settings of `FairIJ`, by its own names."""
+    """Settings of `FairIJ`, by the same names."""
 
-    constraint: Annotated[str, _in_edit(f"What to make small: {', '.join(CONSTRAINTS)}.")] = (
+    constraint: Annotated[str, _in_edit(f"The gap to lower: {ALL_CONSTRAINTS}.")] = (
         "demographic_parity"
     )
     accuracy_budget: Annotated[
         float | None,
-        _in_edit("Lowest gap that costs at most this much accuracy; 0.01 is one point."),
+        _in_edit("Choose the lowest gap that costs at most this much accuracy; 0.01 is one point."),
     ] = None
     target_gap: Annotated[
         float | None,
-        _in_edit("Best accuracy with a gap of at most this; exit code 3 if none has."),
+        _in_edit(
+            "Choose the best accuracy whose gap is at most this; exit code 3 if there is none."
+        ),
     ] = None
     slack: Annotated[
         float | None,
-        _in_edit("Best accuracy among gaps within this distance of the lowest (default rule: 0)."),
+        _in_edit("Choose the best accuracy whose gap is within this of the lowest (default: 0)."),
     ] = None
     solver: Annotated[str, _in_edit(f"One of {', '.join(SOLVERS)}.")] = "cg"
     damping: Annotated[
         list[str] | None,
-        _in_edit("Added to the curvature (default 0.01), or auto; repeat it to try several."),
+        _in_edit("Added to the curvature (default: 0.01), or auto. Repeat it to try several."),
     ] = None
     curvature: Annotated[str, _in_edit(f"One of {', '.join(CURVATURES)}.")] = "ggn"
-    search: Annotated[str, _in_edit(f"Edits to try: {', '.join(SEARCHES)}.")] = "grid"
+    search: Annotated[str, _in_edit(f"Which edits to try: {', '.join(SEARCHES)}.")] = "grid"
     max_k: Annotated[int | None, _in_edit("Most rows to drop (grid and sequential search).")] = None
     scale: Annotated[
         list[float] | None,
-        _in_edit("Multiplier of the edit; repeatable. Default: those of the search."),
+        _in_edit("Multiply the edit by this; repeatable. Default: that of the search."),
     ] = None
     drop: Annotated[
         str, _in_edit("fairness, or loss_aware: only rows that also raise the loss.")
     ] = "fairness"
     reuse: Annotated[
-        str, _in_edit("Validation rows for gradient and choice: reuse, split or cross_fit.")
+        str,
+        _in_edit("How validation rows serve gradient and choice: reuse, split or cross_fit."),
     ] = "reuse"
     validation_fraction: Annotated[
-        float, _in_edit("Share of the training rows to validate on, if no --validation.")
+        float, _in_edit("Fraction of training rows to validate on, without --validation.")
     ] = 0.3
     holdout_fraction: Annotated[
-        float, _in_edit("Share of the validation rows kept away from gradient and choice.")
+        float, _in_edit("Fraction of validation rows that the edit never sees.")
     ] = 0.0
     temperature: Annotated[float, _in_edit("Sharpness of the soft score.")] = 1.0
-    loss: Annotated[str, _in_edit(f"The loss of training: auto, {', '.join(LOSSES)}.")] = "auto"
+    loss: Annotated[str, _in_edit(f"The training loss: auto, {', '.join(LOSSES)}.")] = "auto"
     weight_decay: Annotated[
-        float, _in_edit("The L2 term of training that the model does not tell.")
+        float, _in_edit("The L2 penalty of training, if the model does not record it.")
     ] = 0.0
     parameters: Annotated[
         list[str] | None,
         _in_edit("Which torch parameters may change: all, names or patterns; repeatable."),
     ] = None
-    batch_size: Annotated[int | None, _in_edit("Rows at a time (torch).")] = None
-    memory_limit: Annotated[
-        int,
-        _in_edit("Bytes kept between passes: graphs (torch); of streamed rows, rows or leaves."),
-    ] = 2**28
+    batch_size: Annotated[int | None, _in_edit("Rows per batch (torch).")] = None
+    memory_limit: Annotated[int, _in_edit("Bytes to keep between passes.")] = 2**28
     confidence: Annotated[float, _in_edit("Level of the intervals.")] = 0.95
-    seed: Annotated[
-        int, Option(min=0, help="Of every random choice.", rich_help_panel=ABOUT_EDIT)
-    ] = 0
+    seed: Annotated[int, _in_edit("Seed of every random choice.", min=0)] = 0
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -8,21 +8,20 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from fairij.errors import InvalidInputError
-from fairij.models import adapt
-from fairij.storage.model_files import ModelFile
 
-MARK = "settings.toml"  # a folder that holds it was written by `mitigate`
+if TYPE_CHECKING:
+    from fairij.storage.model_files import ModelFile
+
+MARK = "settings.toml"  # a folder with this file was written by `mitigate`
+PAGE = "report.html"
 PROBE_BYTES = 2**16
 
 
 def check_target(target: Path, *, force: bool, folder: bool = False) -> None:
-    """Raise unless this may be written: before the work, and again before the writing."""
+    """Raise unless this may be written. Called before the work, and again before writing."""
     if target.exists() or target.is_symlink():
         if folder != target.is_dir():
             kind = "a folder" if target.is_dir() else "a file"
@@ -37,23 +36,29 @@ def check_target(target: Path, *, force: bool, folder: bool = False) -> None:
                 raise FileExistsError(f"{target} exists already; pass --force to replace it.")
     parent = _existing_parent(target.resolve())
     with tempfile.TemporaryDirectory(dir=parent, prefix=f".{target.name}."):
-        pass  # that a folder can be made there is found out now, not after the work
+        pass  # fail now, not after the work, if no folder can be made there
 
 
 @contextmanager
 def whole_folder(target: Path, *, force: bool = False) -> Iterator[Path]:
-    """A new folder beside the target, which takes the target's place when all went well."""
-    target = target.resolve()
-    check_target(target, force=force, folder=True)
-    with _staged(target) as staging:
+    """A new folder next to the target; it takes the target's place if all goes well."""
+    check_target(target.resolve(), force=force, folder=True)
+    with replacing(target) as folder:
+        yield folder
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """As `whole_folder`, without its checks."""
+    with _staged(target.resolve()) as staging:
         yield staging
         staging.chmod(0o755)
-        _take_place(staging, target)
+        _take_place(staging, target.resolve())
 
 
 @contextmanager
 def whole_file(target: Path, *, force: bool = False) -> Iterator[Path]:
-    """A path to write to, whose file or folder takes the target's place when all went well."""
+    """A path to write to; what is there takes the target's place if all goes well."""
     target = target.resolve()
     if target.is_dir() and force:
         raise FileExistsError(f"{target} is a folder; --force replaces files only.")
@@ -84,7 +89,7 @@ def _take_place(new: Path, target: Path) -> None:
     try:
         os.replace(target, aside)
         os.replace(new, target)
-    finally:  # also where Ctrl-C comes between the two
+    finally:  # also if Ctrl-C comes between the two
         if not target.exists():
             os.replace(aside, target)
         shutil.rmtree(aside, ignore_errors=True)
@@ -93,9 +98,9 @@ def _take_place(new: Path, target: Path) -> None:
 def save_model(
     file: ModelFile, model: Any, target: Path, open_again: Callable[[Path], ModelFile]
 ) -> None:
-    """Write a model in its own format, and read it back: its parameters must be the same.
+    """Write a model in its own format, and read it back to compare the parameters.
 
-    Some libraries say nothing, or nothing clear, when a disk is full.
+    Some libraries give no clear error, or none, when a disk is full.
     """
     try:
         file.save(model, target)
@@ -113,7 +118,11 @@ def save_model(
 
 
 def _parameters_equal(first: Any, second: Any) -> bool:
-    if isinstance(first, nn.Module):
+    import torch
+
+    from fairij.models import adapt
+
+    if isinstance(first, torch.nn.Module):
         one, other = first.state_dict(), second.state_dict()
         return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
     return torch.equal(adapt(first).theta, adapt(second).theta)

@@ -1,0 +1,116 @@
+"""Help, version and completion load no heavy library; names in the help are those of the tables."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import fairij
+from fairij.cli import app, choices
+from fairij.fairness import CONSTRAINTS
+from fairij.method.curvature import CURVATURES
+from fairij.method.search import SEARCHES
+from fairij.method.settings import Drop, Validation
+from fairij.models.losses import LOSSES
+from fairij.solvers import SOLVERS
+
+HEAVY = ("torch", "sklearn", "pandas", "scipy", "numpy", "altair", "pyarrow")
+LISTING = ("influence", "mitigate")  # their help lists all constraints
+COMMANDS = [
+    [name, inner] if hasattr(command, "commands") else [name]
+    for name, command in typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
+    for inner in getattr(command, "commands", [""])
+]
+ASK = """
+import json, os, sys
+from typer.testing import CliRunner
+from fairij.cli import app
+runner, said = CliRunner(), []
+for asked in json.loads(sys.argv[1]):
+    result = runner.invoke(app, asked["words"], env=asked["env"], prog_name="fairij")
+    said.append([result.exit_code, result.output])
+loaded = [name for name in json.loads(sys.argv[2]) if name in sys.modules]
+print(json.dumps({"said": said, "loaded": loaded}))
+"""
+
+
+def fresh(code: str, *arguments: str) -> str:
+    """What a new process prints."""
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_help_version_and_completion_are_light() -> None:
+    complete = {"_FAIRIJ_COMPLETE": "complete_bash", "COMP_WORDS": "fairij mit", "COMP_CWORD": "1"}
+    asked = [{"words": words, "env": {}} for words in (["--version"], ["--help"])]
+    asked += [
+        {"words": [*words, "--help"], "env": {}} for words in COMMANDS if words[0] not in LISTING
+    ]
+    asked.append({"words": [], "env": complete})
+    found = json.loads(fresh(ASK, json.dumps(asked), json.dumps(HEAVY)))
+    assert [code for code, _ in found["said"]] == [0] * len(asked)
+    assert found["said"][0][1] == f"fairij {fairij.__version__}\n"
+    assert found["said"][-1][1] == "mitigate\n"
+    assert found["loaded"] == []
+
+
+def test_help_that_lists_constraints_loads_numpy_at_most() -> None:
+    asked = [{"words": [name, "--help"], "env": {}} for name in LISTING]
+    assert json.loads(fresh(ASK, json.dumps(asked), json.dumps(HEAVY)))["loaded"] == ["numpy"]
+
+
+def test_the_library_is_loaded_when_a_name_is_used() -> None:
+    loaded = f"import sys; print([name for name in {HEAVY} if name in sys.modules])"
+    before, after = fresh(
+        f"import fairij; dir(fairij); {loaded}; from fairij import FairIJ; {loaded}"
+    ).splitlines()
+    assert before == "[]"
+    assert "'torch'" in after
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    for name in fairij.__all__:
+        assert getattr(fairij, name) is not None
+    assert set(fairij.__all__) <= set(dir(fairij))
+    assert set(fairij.__all__) == {*fairij._MODULE_OF, *fairij._ROOMS, "__version__"}
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = fairij.nothing
+
+
+def test_any_room_can_be_imported_first() -> None:
+    """No room relies on another one having been imported before it."""
+    rooms = sorted({*fairij._NAMES, *fairij._ROOMS, "cli", "method", "scale", "storage"})
+    fresh(
+        "import importlib, sys\n"
+        f"for room in {rooms}:\n"
+        "    for name in [n for n in sys.modules if n.partition('.')[0] == 'fairij']:\n"
+        "        del sys.modules[name]\n"
+        "    importlib.import_module('fairij.' + room)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "known"),
+    [
+        ("solver", SOLVERS),
+        ("curvature", CURVATURES),
+        ("search", SEARCHES),
+        ("drop", get_args(Drop)),
+        ("reuse", get_args(Validation)),
+        ("loss", ("auto", *LOSSES)),
+    ],
+)
+def test_the_names_in_the_help_are_those_of_the_library(option: str, known: object) -> None:
+    assert choices.CHOICES[option] == tuple(known)  # type: ignore[arg-type]
+
+
+def test_the_help_lists_every_constraint() -> None:
+    shown = CliRunner().invoke(app, ["mitigate", "--help"], env={"COLUMNS": "200"}).output
+    shown = " ".join(shown.replace("│", " ").split())
+    assert f"The gap to lower: {', '.join(CONSTRAINTS)}." in shown

@@ -311,7 +311,7 @@ NAN = float("nan")
         ({"sensitive_features": []}, "`sensitive_features` .* expected 4, got 0"),
         ({"sample_weight": [1, 1, 1]}, "`sample_weight` must have .* expected 4, got 3"),
         ({"sample_weight": [1, 1, -1, 1]}, "`sample_weight` must not be negative"),
-        ({"sample_weight": [0, 0, 0, 0]}, "`sample_weight` must not be .* all zero"),
+        ({"sample_weight": [0, 0, 0, 0]}, "`sample_weight` must not be all zero; pass None"),
         ({"sample_weight": [1, NAN, 1, 1]}, "`sample_weight` must not hold missing .* row 1"),
         ({"sample_weight": ["a", "b", "c", "d"]}, "`sample_weight` must be numbers, got 'a'"),
     ],

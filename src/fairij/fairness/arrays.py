@@ -1,4 +1,4 @@
-"""What a user holds (lists, tensors, Series, masked arrays) as plain arrays that were checked."""
+"""Checked numpy arrays from what users have: lists, tensors, Series, masked arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairij.errors import InvalidInputError
 
 
 def unwrapped(values: Any) -> Any:
-    """A tensor as an array, a masked array as a list with None for what is masked."""
+    """A tensor as an array, a masked array as a list with None for masked values."""
     if hasattr(values, "detach"):
         return values.detach().cpu().numpy()
     if isinstance(values, np.ma.MaskedArray):
@@ -23,7 +23,7 @@ def unwrapped(values: Any) -> Any:
 def vector(name: str, values: Any) -> NDArray[Any]:
     """A non-empty vector ``(N,)`` without missing or infinite values; text has dtype object."""
     values = unwrapped(values)
-    # as objects at first: numpy would make NaN beside text the text "nan", and 1 the text "1"
+    # as objects: next to text, numpy would turn NaN into the text "nan" and 1 into "1"
     array = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -56,6 +56,7 @@ def numbers(name: str, values: Any) -> NDArray[np.float64]:
 
 
 def weights(sample_weight: Any, rows: int) -> NDArray[np.float64] | None:
+    """Weights ``(N,)`` that are not negative and not all zero; None if there are none."""
     if sample_weight is None:
         return None
     weight = numbers("sample_weight", sample_weight)
@@ -72,6 +73,7 @@ def weights(sample_weight: Any, rows: int) -> NDArray[np.float64] | None:
 
 
 def check_rows(name: str, values: Any, rows: int) -> None:
+    """Raise unless there is one value per row."""
     if len(values) != rows:
         raise InvalidInputError(
             f"`{name}` must have one row per data point: expected {rows}, got {len(values)}."

@@ -14,21 +14,13 @@ from fairij.errors import InvalidInputError
 from fairij.fairness import counts as tables
 from fairij.fairness import metrics
 from fairij.fairness.arrays import check_rows, vector
-from fairij.fairness.gaps import GAPS, group_means
+from fairij.fairness.gaps import GAPS, gaps_by_metric, group_means
 from fairij.fairness.groups import as_frame, encode_groups
 from fairij.fairness.intervals import mean_intervals, rate_intervals
 from fairij.fairness.rates import RATES
 
 COLUMNS = ["value", "low", "high"]
 
-# every metric that is measured, by name; of these, audits show the performance and some gaps
-PERFORMANCE: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
-    "accuracy": tables.accuracy,
-    "balanced_accuracy": tables.balanced_accuracy,
-}
-METRICS = PERFORMANCE | {
-    gap.metric_name: gap.metric for gap in GAPS.values() if gap.is_classification
-}
 REGRESSION_METRICS: dict[str, metrics.Metric] = {
     "mean_squared_error": lambda y_true, y_pred, **_: float(np.mean((y_true - y_pred) ** 2)),
 } | {
@@ -122,9 +114,10 @@ def audit(
         resampled = _multinomial(data.counts, n_resamples, rng)
     else:
         resampled = _weighted(data, n_resamples, rng)
+    values, draws = _measures(data.counts), _measures(resampled)
     rows = {
-        name: (float(metric(data.counts)), *_percentiles(metric(resampled), confidence))
-        for name, metric in METRICS.items()
+        name: (float(value), *_percentiles(draws[name], confidence))
+        for name, value in values.items()
     }
     by_group = metrics.rates_frame(data.counts, data.groups, data.classes)
     names = list(by_group.columns.drop("count"))
@@ -199,6 +192,15 @@ def bootstrap(
     rng = np.random.default_rng(random_state)
     draws = np.array([of_rows(rng.integers(n, size=n)) for _ in range(n_resamples)])
     return (of_rows(np.arange(n)), *_percentiles(draws, confidence))
+
+
+def _measures(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Every metric of a table of counts, one number for each leading entry."""
+    performance = {
+        "accuracy": tables.accuracy(counts),
+        "balanced_accuracy": tables.balanced_accuracy(counts),
+    }
+    return performance | gaps_by_metric(counts)
 
 
 def _multinomial(

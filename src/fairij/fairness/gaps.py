@@ -119,8 +119,7 @@ class Gap:
     ) -> Array:
         """The gap (or ratio) of a table of counts, one number for each leading entry."""
         parts = [_spread(rate, counts, method, ratio) for rate in self.rates]
-        together = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
-        return aggregate(together, agg or self.fold, ratio=ratio)
+        return _folded(parts, agg or self.fold, ratio=ratio)
 
     def of_means(
         self, predicted: Array, y: Array, groups: Any, weight: Array | None = None
@@ -154,6 +153,18 @@ GAPS |= {
 }
 
 
+def gaps_by_metric(counts: Array) -> dict[str, Array]:
+    """Every gap of counts, by the name of its metric. Each rate is computed once."""
+    gaps = [gap for gap in GAPS.values() if gap.is_classification]
+    rates = {rate for gap in gaps for rate in gap.rates}
+    spreads = {rate: _spread(rate, counts, "between_groups", ratio=False) for rate in rates}
+    folds = {gap.metric_name: gap for gap in gaps}
+    return {
+        name: _folded([spreads[rate] for rate in gap.rates], gap.fold)
+        for name, gap in folds.items()
+    }
+
+
 def markdown() -> str:
     """The table of all constraints for the documentation: name, what it compares, formula."""
     head = ["| constraint | what it compares between groups | gap |", "|---|---|---|"]
@@ -182,6 +193,11 @@ def aggregate(parts: Array, agg: Aggregate, *, ratio: bool = False) -> Array:
         return parts.sum(-1)
     allowed = [name for name in get_args(Aggregate) if not (ratio and name == "sum")]
     raise InvalidInputError(f"`agg` must be one of {allowed}, got {agg!r}.")
+
+
+def _folded(parts: list[Array], agg: Aggregate, *, ratio: bool = False) -> Array:
+    together = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+    return aggregate(together, agg, ratio=ratio)
 
 
 def _spread(rate: Rate, counts: Array, method: Method, ratio: bool) -> Array:

@@ -19,25 +19,31 @@ class Groups:
 
     codes: NDArray[np.int64]  # (N,)
     names: tuple[str, ...]
-    absent: tuple[str, ...] = ()  # declared as categories, but without a row
+    absent: tuple[str, ...] = ()  # categories of the column that no row has
 
     def __len__(self) -> int:
         return len(self.codes)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
+        """The number of rows of each group, ``(G,)``."""
         return np.bincount(self.codes, minlength=len(self.names))
 
     def take(self, index: NDArray[np.int64]) -> Groups:
-        """The same groups for a part of the rows."""
+        """The groups of some rows; codes and names stay the same."""
         return Groups(self.codes[index], self.names, self.absent)
 
 
 def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) -> Groups:
     """Number the groups that occur, in sorted order.
 
-    ``sensitive_features`` is anything one- or two-dimensional (list, array, Series, DataFrame,
-    tensor, dict of columns); each distinct row of a two-dimensional one is a group.
+    Parameters
+    ----------
+    sensitive_features : array-like of shape (N,) or (N, columns)
+        A list, array, Series, DataFrame, tensor or dict of columns. With several columns, each
+        distinct row is a group.
+    expected_rows : int, default=None
+        How many rows there must be.
     """
     if isinstance(sensitive_features, Groups):
         if expected_rows is not None:
@@ -47,7 +53,7 @@ def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) 
 
 
 def as_frame(sensitive_features: Any, *, expected_rows: int | None = None) -> pd.DataFrame:
-    """The sensitive columns, checked to be as many rows as expected and to have none missing."""
+    """The sensitive columns; raises if rows are too few or too many, or values are missing."""
     frame = _columns(unwrapped(sensitive_features))
     if expected_rows is not None:
         check_rows("sensitive_features", frame, expected_rows)
@@ -66,7 +72,7 @@ def _columns(values: Any) -> pd.DataFrame:
     if isinstance(values, (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)):
         return pd.Series(values).to_frame()
     if not isinstance(values, (pd.DataFrame, dict, np.ndarray)):
-        values = np.asarray(values, dtype=object)  # NaN beside text stays NaN
+        values = np.asarray(values, dtype=object)  # next to text, NaN stays NaN
     if isinstance(values, np.ndarray) and values.ndim not in (1, 2):
         raise InvalidInputError(
             "`sensitive_features` must have one value or one row of values per data point, got "
@@ -74,7 +80,7 @@ def _columns(values: Any) -> pd.DataFrame:
         )
     try:
         return pd.DataFrame(values)
-    except ValueError as error:  # a dict of columns that do not fit together
+    except ValueError as error:  # a dict of columns with different lengths
         raise InvalidInputError(f"`sensitive_features` is not a table: {error}.") from None
 
 
@@ -90,10 +96,10 @@ def _codes_of(frame: pd.DataFrame) -> Groups:
             column = column.astype(column.cat.categories.dtype)
         try:
             inverse, values = pd.factorize(column, sort=True)
-        except TypeError as error:  # rows of different lengths, for one
+        except TypeError as error:  # for example rows of different lengths
             raise InvalidInputError(f"`sensitive_features` cannot be grouped: {error}.") from None
         shown = list(map(str, values))
-        if len(set(shown)) < len(shown):  # 1 beside "1"
+        if len(set(shown)) < len(shown):  # for example 1 and "1"
             shown = list(map(repr, values))
         pairs, codes = np.unique(codes * len(values) + inverse, return_inverse=True)
         names = [(*names[pair // len(values)], shown[pair % len(values)]) for pair in pairs]

@@ -1,13 +1,13 @@
-"""How far a gap can be believed that was chosen to be small.
+"""How much the gap of a chosen edit grows on new rows.
 
-The candidate with the smallest gap on the validation rows is partly the luckiest one there. So the
-choice is repeated: on a resample of the rows one candidate is chosen, and its gap is measured on a
-second, independent resample. The spread of those gaps is what a fresh audit of as many rows may
-show; how far they lie above the gaps on the rows of the choice is its optimism.
+The candidate with the smallest gap on the validation rows is partly the luckiest one. So the choice
+is repeated: one candidate is chosen on a resample of the rows, and its gap is measured on a second,
+independent resample. The spread of these gaps is what an audit of as many new rows may show. Their
+mean distance to the gaps on the first resample is the optimism of the choice.
 
-The candidates themselves are not made again. Where they were made from the rows of the choice, as
-with ``validation="reuse"``, many parameters can fit the gap of just these rows, and the expected
-gap is too low by what they fitted: only "split" rows or rows held out show that.
+The candidates themselves are not computed again. If they were computed from the rows of the choice,
+as with ``validation="reuse"``, they can fit the gap of just these rows, and the expected gap is too
+low. Only rows that were split off or held out show by how much.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from fairij.fairness import counts
 
 Array = NDArray[np.float64]
 Choose = Callable[[Array, Array, float], int]  # gaps, performances, performance before -> which
-MOST_ROWS = 2**17  # beyond these the luck of the choice is lost in rounding; nothing is recorded
+MOST_ROWS = 2**17  # with more rows luck hardly matters, so the choice is not recorded
 DRAWS_AT_ONCE = 2**19  # resamples times patterns
 COUNTS_AT_ONCE = 2**25  # resamples times candidates times cells of their tables
 
 
 @dataclass(frozen=True)
 class HonestGap:
-    """The chosen candidate's gap, and what to expect of it on fresh rows."""
+    """The gap of the chosen candidate, and the gap to expect on new rows."""
 
     gap: float  # on the rows of the choice
-    expected: float  # on fresh rows
+    expected: float  # on new rows
     low: float
     high: float
-    optimism: float  # expected, less the gap that was seen when choosing
+    optimism: float  # mean gap on new rows minus mean gap on the rows of the choice
     confidence: float
 
 
 @dataclass(frozen=True)
 class Patterns:
-    """Rows that agree in group, label and every candidate's prediction, counted together."""
+    """Rows with equal group, label and predictions of all candidates, counted together."""
 
     predictions: NDArray[np.uint8]  # (U, K)
     cells: NDArray[np.int64]  # (U,) group * classes + label, ascending
@@ -65,7 +65,7 @@ class Patterns:
     ) -> Patterns:
         cells = (codes * n_classes + y).astype("<i8")
         keys = np.column_stack([cells.view(np.uint8).reshape(-1, 8), predictions.T])
-        keys = np.ascontiguousarray(keys)  # (N, 8 + K) bytes, compared as one
+        keys = np.ascontiguousarray(keys)  # (N, 8 + K) bytes, each row compared as a whole
         _, first, times = np.unique(
             keys.view(np.dtype((np.void, keys.shape[1]))).ravel(),
             return_index=True,
@@ -76,7 +76,7 @@ class Patterns:
         return cls(predictions.T[first], cells[first], times, n_groups, n_classes)
 
     def resampled(self, rng: np.random.Generator, size: int) -> Array:
-        """How often each pattern occurs among as many rows drawn with replacement, ``(R, U)``."""
+        """How often each pattern occurs in resamples of all rows, ``(R, U)``."""
         total = int(self.times.sum())
         return rng.multinomial(total, self.times / total, size=size).astype(np.float64)
 
@@ -94,7 +94,7 @@ class Patterns:
         return found.reshape(*found.shape[:2], self.n_groups, self.n_classes, self.n_classes)
 
     def tables_of(self, which: NDArray[np.int64], times: Array) -> Array:
-        """Confusion counts of one candidate for each resample, ``(R, G, C, C)``."""
+        """Confusion counts of one candidate per resample, ``(R, G, C, C)``."""
         place = self.cells[:, None] * self.n_classes + self.predictions[:, which]  # (U, R)
         size = self.n_groups * self.n_classes**2
         found = [
@@ -106,7 +106,7 @@ class Patterns:
 
 
 class Rule(Protocol):
-    """How one candidate is chosen: `fairij.method.selection` has such rules."""
+    """How one candidate is chosen; `fairij.method.selection` has such rules."""
 
     def choose(self, gap: Array, performance: Array, *, before: float) -> int: ...
 
@@ -116,16 +116,17 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Choice:
-    """All that is needed to make a run's choice again."""
+    """What is needed to repeat the choice of a run."""
 
     patterns: Patterns
     metric: Callable[[Array], Array]
     rule: Rule
-    gap: float  # of what was chosen
+    gap: float  # of the chosen candidate
     confidence: float
     seed: int
 
     def honest_gap(self) -> HonestGap:
+        """Repeat the choice on resamples."""
         balanced = self.rule.performance == "balanced_accuracy"
         return honest_gap(
             self.patterns,
@@ -149,7 +150,27 @@ def honest_gap(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> HonestGap:
-    """Repeat the choice on resamples, each time measuring what was chosen on another resample."""
+    """Repeat the choice on resamples, and measure each chosen candidate on another resample.
+
+    Parameters
+    ----------
+    patterns : Patterns
+        The rows, counted.
+    metric : callable
+        The gap of confusion counts.
+    choose : callable
+        A function of gaps, performances and the performance before that returns the choice.
+    gap : float
+        The gap of the chosen candidate on all rows.
+    performance : callable, default=accuracy
+        The performance of confusion counts.
+    n_resamples : int, default=200
+        How often the choice is repeated.
+    confidence : float, default=0.95
+        The confidence of the interval.
+    seed : int, default=0
+        The seed of the draws.
+    """
     rng = np.random.default_rng(seed)
     counted = patterns.predictions.shape[1] * patterns.n_groups * patterns.n_classes**2
     at_once = max(1, min(DRAWS_AT_ONCE // len(patterns.cells), COUNTS_AT_ONCE // counted))
@@ -177,7 +198,7 @@ def _repeat(
     times: int,
     rng: np.random.Generator,
 ) -> Array:
-    """The gap of what is chosen, on the resample of the choice and on another, ``(2, R)``."""
+    """The gap of the chosen candidate on the resample of the choice and on another, ``(2, R)``."""
     table = patterns.tables(patterns.resampled(rng, times))
     gaps, levels = _defined(metric(table)), performance(table)  # (R, K)
     chosen = np.array(
@@ -188,17 +209,16 @@ def _repeat(
 
 
 def rows_needed(rate: float, gap: float, confidence: float = 0.95) -> int:
-    """Rows of each of two groups so that their gap is known to within ``gap``.
+    """How many rows each of two groups needs, so that their gap is known to within ``gap``.
 
-    A gap is the difference of two rates, so the variances of both add up:
-    ``2 z^2 p (1 - p) / gap^2``.
+    A gap is the difference of two rates, so their variances add up: ``2 z^2 p (1 - p) / gap^2``.
     """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     return math.ceil(2 * z**2 * rate * (1 - rate) / gap**2)
 
 
 def half_width(rate: float, rows: int, confidence: float = 0.95) -> float:
-    """How far one group's rate over so many rows may be off, by the normal approximation."""
+    """How far the rate of one group may be off: ``z sqrt(p (1 - p) / rows)``."""
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     return z * math.sqrt(rate * (1 - rate) / rows)
 

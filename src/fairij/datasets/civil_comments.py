@@ -12,16 +12,7 @@ from fairij.datasets._files import DatasetUnavailable, PathLike, get_data_home
 
 FILE_NAME = "all_data_with_identities.csv"
 # the groups of WILDS; other columns of the file can be given by name
-IDENTITIES = (
-    "male",
-    "female",
-    "LGBTQ",
-    "christian",
-    "muslim",
-    "other_religions",
-    "black",
-    "white",
-)
+IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
 REQUIRED = ("comment_text", "split", "toxicity")
 SPLITS = ("train", "val", "test")
 TOXIC, MENTIONED = 0.5, 0.5  # lowest share of annotators, as in WILDS

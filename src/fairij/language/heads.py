@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -12,27 +12,17 @@ HIDDEN = (768, 128)  # units of the paper's non-linear head
 
 def linear_head(n_inputs: int, *, seed: int = 0) -> nn.Module:
     """One linear layer with one output (the paper's LC)."""
-    return _seeded(lambda: nn.Sequential(nn.Linear(n_inputs, 1)), seed)
+    return nonlinear_head(n_inputs, hidden=(), seed=seed)
 
 
 def nonlinear_head(n_inputs: int, *, hidden: tuple[int, ...] = HIDDEN, seed: int = 0) -> nn.Module:
     """Hidden layers with ReLU and one output (the paper's NC)."""
-
-    def make() -> nn.Module:
-        layers: list[nn.Module] = []
-        before = n_inputs
-        for size in hidden:
-            layers += [nn.Linear(before, size), nn.ReLU()]
-            before = size
-        return nn.Sequential(*layers, nn.Linear(before, 1))
-
-    return _seeded(make, seed)
-
-
-def _seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    layers: list[nn.Module] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return make()
+        for before, size in pairwise((n_inputs, *hidden)):
+            layers += [nn.Linear(before, size), nn.ReLU()]
+        return nn.Sequential(*layers, nn.Linear((n_inputs, *hidden)[-1], 1))
 
 
 HEADS = {"LC": linear_head, "NC": nonlinear_head}

@@ -55,29 +55,10 @@ def train_epochs(
 ) -> TrainingState:
     """Train ``module`` in place, and leave it in the state of its best epoch.
 
-    If the measure is never finite, the module keeps its last state and ``best_state`` is empty.
-
-    Parameters
-    ----------
-    module : nn.Module
-        The network. It is in evaluation mode afterwards.
-    objective : Objective
-        Batches, loss and measure.
-    optimiser : torch.optim.Optimizer
-        Takes one step per batch.
-    epochs : int
-        The largest number of epochs.
-    patience : float, default=inf
-        Stop after this many epochs without a better measure.
-    keep_last : bool, default=False
-        Keep the last epoch and measure nothing.
-    seeds : callable, optional
-        Gives the seed of dropout for an epoch. The random state is restored after the epoch.
-        Without it, dropout uses the current random state.
-    state : TrainingState, optional
-        Where to continue.
-    after_epoch : callable, optional
-        Called after every epoch, for checkpoints and progress.
+    Training stops after ``epochs`` epochs in all, or after ``patience`` epochs without a better
+    measure. With ``keep_last`` nothing is measured, and the last state is kept; so it is if the
+    measure is never finite. ``seeds`` gives the seed of dropout for an epoch, so that a training
+    that continues from ``state`` is the same. ``after_epoch`` can save a checkpoint.
     """
     state = TrainingState() if state is None else state
     while state.epoch < epochs and state.epoch - state.best_epoch < patience:
@@ -192,10 +173,8 @@ def train_mlp(
         Labels, 0 or 1.
     hidden : int, default=100
         Number of SELU units.
-    epochs : int, default=100
-        Number of epochs.
-    batch_size : int, default=256
-        Rows per batch.
+    epochs, batch_size : int, default=100 and 256
+        Number of epochs, and rows per batch.
     learning_rate : float, default=1e-4
         Adam's step size.
     seed : int, default=0

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, hessian, jacrev
 
-from fairij.method.losses import Loss, get_loss
 from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
+from fairij.models.losses import Loss, get_loss
+from fairij.solvers.base import Inverse
 
 
 @dataclass
@@ -155,3 +156,19 @@ def fit_logistic(X: np.ndarray, y: np.ndarray, weight: np.ndarray, l2: float) ->
         if np.abs(step).max() < 1e-13:
             break
     return theta
+
+
+def slow_influence(
+    objective: Objective, inverse: Inverse, gradient: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Algorithm 1: one solve for each training point. The reference for `influence`.
+
+    Returns the scores ``(N,)`` and the parameter changes ``(D, N)`` of dropping each point.
+    """
+    changes = []
+    for n in range(len(objective.y)):
+        only = torch.zeros_like(objective.slope)
+        only[n] = objective.slope[n]
+        changes.append(inverse.solve(objective.model.vjp(only)).x)
+    moved = torch.stack(changes, 1)
+    return -(gradient @ moved), moved

@@ -22,7 +22,7 @@ from fairij.method.engine import Engine
 from fairij.method.preparation import prepare
 from fairij.method.progress import timed
 from fairij.method.results import choice_of, results_of
-from fairij.method.run import PlainRun, Run
+from fairij.method.run import Run
 from fairij.method.search import Search
 from fairij.method.selection import Selection
 from fairij.method.settings import check_batches, check_seed, check_settings
@@ -255,7 +255,7 @@ def run_for(*tables: Any, checkpoint: Any = None) -> Run:
     """A plain run unless rows are streamed, there are several processes, or a checkpoint."""
     streamed = any(isinstance(table, Source) for table in tables)
     if checkpoint is None and not streamed and processes() == 1:
-        return PlainRun()
+        return Run()
     return scaled_run(checkpoint)
 
 

@@ -19,14 +19,13 @@ from fairij.errors import InvalidInputError
 from fairij.fairness import encode_groups
 from fairij.fairness.constraints import Constraint, get_constraint
 from fairij.fairness.counts import confusion_counts
-from fairij.method import candidates as judging
-from fairij.method.candidates import Candidates, Counts, Judge, candidates, together
+from fairij.method import candidates
+from fairij.method.candidates import Candidates, Counts, Judge, judged_candidates, pooled_table
 from fairij.method.curvature import GGN
-from fairij.models.losses import get_loss
-from fairij.method.search import SearchContext as Scene
-from fairij.method.search import SEARCHES, get_search
+from fairij.method.search import SEARCHES, SearchContext, get_search
 from fairij.method.search.dropping import PAPER_SCALES
 from fairij.models import adapt
+from fairij.models.losses import get_loss
 from reference import CASES, Case, make_case
 
 DAMPING = 0.05
@@ -177,7 +176,7 @@ def plain_judgement(
 def test_candidates_are_counted_as_audits_are(
     n_classes: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "AT_ONCE", at_once)
+    monkeypatch.setattr(candidates, "AT_ONCE", at_once)
     rng = np.random.default_rng(0)
     y, s = rng.integers(n_classes, size=90), rng.choice(list("abc"), size=90)
     groups, finite = encode_groups(s), np.array([True, False, True])
@@ -195,16 +194,16 @@ def test_candidates_are_counted_as_audits_are(
     np.testing.assert_array_equal(labels, predicted[finite])
 
 
-def test_what_was_screened_is_forgotten_and_what_was_run_is_kept() -> None:
-    """A screened batch of which one edit alone is finite is still a screened one."""
+def test_what_was_estimated_is_forgotten_and_what_was_run_is_kept() -> None:
+    """A batch of estimates of which one alone is finite is still a batch of estimates."""
     judge = Judge(
-        SimpleNamespace(screens=True), torch.tensor([0.0, 1.0]), encode_groups(["a", "b"]),
+        SimpleNamespace(estimates=True), torch.tensor([0.0, 1.0]), encode_groups(["a", "b"]),
         get_loss("binary_cross_entropy"), get_constraint("demographic_parity"), 2, recorded=[],
     )  # fmt: skip
     several, single = torch.tensor([[1.0, 1.0], [1.0, -1.0]]), torch.tensor([[-1.0, 1.0]])
     judge._table(several, np.array([True, False]), True)
     judge._table(single, np.array([True]), False)
-    judge.forget_screened()
+    judge.forget_estimates()
     labels = judge.labels()
     assert labels is not None
     assert labels.tolist() == [[0, 1]]
@@ -226,7 +225,7 @@ def test_an_edit_that_blows_up_on_one_fold_is_no_candidate() -> None:
 
     first = fold([0, 10, 20], [apart, alike, alike], [True, True, True])
     second = fold([0, 20, 10, 30], [apart, alike, apart, alike], [True, False, True, True])
-    found = together([first, second], judge)
+    found = pooled_table([first, second], judge)
     assert found["k"].tolist() == [0, 10, 20]
     assert found["gap"].tolist() == [1.0, 0.5, np.inf]
     assert found["accuracy"].tolist() == [1.0, 0.75, 0.0]
@@ -333,11 +332,11 @@ def run(
     objective = case.objective()
     inverse = Exact().prepare(GGN(objective), DAMPING)
     heard = [] if calls is None else calls
-    scene = Scene(objective, inverse, torch.tensor(order), *[None] * 5)
+    context = SearchContext(objective, inverse, torch.tensor(order), *[None] * 5)
     judge = judge_for(case, constraint, groups)
-    found = candidates(search, scene, judge, lambda *say: heard.append(say))
+    found = judged_candidates(search, context, judge, lambda *say: heard.append(say))
     assert not found.moves  # dropped rows are solved anew once one edit is chosen
-    assert not found.screened  # this model runs every candidate
+    assert not found.estimated  # this model runs every candidate
     return found.table
 
 

@@ -10,11 +10,10 @@ from fairij.method.influence import (
     balanced_influence,
     influence,
     nested_gradients,
-    slow_influence,
     weights_to_close,
 )
 from fairij.solvers import SOLVERS, ConjugateGradient, Exact, Inverse, Woodbury, get_solver
-from reference import Case, make_case
+from reference import Case, make_case, slow_influence
 
 DAMPING = 0.05
 

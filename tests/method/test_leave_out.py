@@ -13,9 +13,9 @@ from fairij.fairness import get_constraint
 from fairij.fairness.groups import encode_groups
 from fairij.method.curvature import make_curvature
 from fairij.method.influence import influence, nested_gradients
-from fairij.models.losses import get_loss
 from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
+from fairij.models.losses import get_loss
 from fairij.solvers import Exact
 from reference import fit_logistic
 

@@ -18,12 +18,11 @@ from fairij import FairIJ, Path, Reweight
 from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.fairness import encode_groups
 from fairij.fairness.constraints import CONSTRAINTS
-from fairij.models.losses import get_loss
-from fairij.method.search import Proposal
-from fairij.method.search import SearchContext as Scene
+from fairij.method.folds import FOLDS
+from fairij.method.search import Proposal, SearchContext, SearchDefaults
 from fairij.method.search.path import cheapest_fall
-from fairij.method.types import FOLDS
 from fairij.models import adapt
+from fairij.models.losses import get_loss
 from reference import CASES, make_case
 
 RATES = ("demographic_parity", "equal_opportunity", "equalized_odds", "equalized_odds_balanced")
@@ -168,7 +167,9 @@ def test_hard_gaps_have_the_value_of_the_metric_and_soft_gradients(name: str, cl
     parts = constraint.part_gradients(z, y, groups, loss, 1.0, hard=True)
     from fairij.method.candidates import Judge
 
-    table = Judge(None, y, groups, loss, constraint, classes)._table(z[None], np.array([True]))
+    table = Judge(None, y, groups, loss, constraint, classes)._table(
+        z[None], np.array([True]), False
+    )
     assert sum(value for value, _ in parts) == pytest.approx(
         float(constraint.gap(z[None], y, groups, table)[0]), abs=1e-12
     )
@@ -346,28 +347,26 @@ def test_a_path_does_not_go_row_by_row() -> None:
         fit(module, data, search="path", drop="loss_aware")
 
 
-class Fickle:
+class Fickle(SearchDefaults):
     """A search that proposes an edit to each fold of the rows, and none to all of them."""
 
     name: ClassVar[str] = "fickle"
-    drops: ClassVar[bool] = False
-    stops_early: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.asked = 0
 
-    def count(self, scene: Scene) -> int:
+    def count(self, context: SearchContext) -> int:
         return 1
 
-    def propose(self, scene: Scene) -> Iterator[Proposal]:
+    def propose(self, context: SearchContext) -> Iterator[Proposal]:
         self.asked += 1
         if self.asked <= FOLDS:
-            yield from Reweight(scales=(1.0,)).propose(scene)
+            yield from Reweight(scales=(1.0,)).propose(context)
 
 
 def test_an_edit_that_all_rows_together_cannot_make_is_named() -> None:
     module, data = network()
-    with pytest.warns(FairIJWarning, match="cannot be made by all of them together"):
+    with pytest.warns(FairIJWarning, match="cannot be made with all of them together"):
         fair = fit(module, data, search=Fickle(), validation="cross_fit")
     assert fair.chosen_ > 0
     assert torch.equal(adapt(fair.estimator_).theta, adapt(module).theta)

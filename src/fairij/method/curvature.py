@@ -3,14 +3,14 @@
 All include the loss's L2 term; damping is the solver's. With ``J`` the Jacobian of the outputs:
 
 * `GGN`: ``J^T diag(l'') J``, positive semi-definite, equal to the true Fisher for these losses;
-* `EmpiricalFisher`: ``sum_n g_n g_n^T``, cheaper in spirit, a poorer stand-in for the Hessian;
+* `EmpiricalFisher`: ``sum_n g_n g_n^T``, a poorer approximation of the Hessian;
 * `Hessian`: the GGN plus ``sum_n l'_n (second derivative of z_n)``, indefinite at most minima.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -51,11 +51,41 @@ class Curvature(Protocol):
 
 
 @dataclass(frozen=True)
-class GGN:
-    """``J^T diag(w l'') J + diag(l2)``: the generalised Gauss-Newton matrix."""
+class RootedCurvature:
+    """``sum_n w_n J_n^T R_n R_n^T J_n + diag(l2)`` with a root ``R_n`` for each row."""
 
     objective: Objective
+
+    def roots(self, rows: Some) -> Tensor:
+        """``R_n`` of some rows, shape ``(B, C, E)``."""
+        raise NotImplementedError
+
+    def root_rows(self, index: Tensor) -> Tensor:
+        o = self.objective
+        rows = torch.einsum("bcd,bce->bed", o.model.rows(index), self.roots(index))
+        # scaled so that the average over all rows carries the weights
+        scale = (o.weights[index] * len(o.weights)).sqrt()
+        return (rows * scale[:, None, None]).flatten(0, 1)
+
+    def middle(self) -> Tensor:
+        root = self.roots(slice(None)).double()
+        return scale_rows(root @ root.mT, self.objective.weights.double())
+
+    def restrict(self, index: Tensor) -> Self:
+        return replace(self, objective=self.objective.restrict(index))
+
+    def traces(self, rows: slice) -> Tensor | None:
+        return self.objective.weights[rows] * self.roots(rows).square().sum((-1, -2))
+
+
+class GGN(RootedCurvature):
+    """``J^T diag(w l'') J + diag(l2)``: the generalised Gauss-Newton matrix."""
+
     name = "ggn"
+
+    def roots(self, rows: Some) -> Tensor:
+        o = self.objective
+        return o.loss.curve_root(o.model.outputs[rows])
 
     def product(self, v: Tensor) -> Tensor:
         o = self.objective
@@ -66,32 +96,16 @@ class GGN:
 
         return o.model.sandwich(v, middle) + o.l2 * v
 
-    def root_rows(self, index: Tensor) -> Tensor:
-        o = self.objective
-        root = o.loss.curve_root(o.model.outputs[index])  # (B, C, C)
-        rows = torch.einsum("bcd,bce->bed", o.model.rows(index), root)
-        return _weighted(rows, o.weights, index)
 
-    def middle(self) -> Tensor:
-        o = self.objective
-        root = o.loss.curve_root(o.model.outputs).double()
-        return scale_rows(root @ root.mT, o.weights.double())
-
-    def restrict(self, index: Tensor) -> GGN:
-        return GGN(self.objective.restrict(index))
-
-    def traces(self, rows: slice) -> Tensor:
-        o = self.objective
-        root = o.loss.curve_root(o.model.outputs[rows])  # (B, C, C)
-        return o.weights[rows] * root.square().sum((-1, -2))
-
-
-@dataclass(frozen=True)
-class EmpiricalFisher:
+class EmpiricalFisher(RootedCurvature):
     """``sum_n w_n g_n g_n^T + diag(l2)``, with the gradients of the observed labels (eq. 10)."""
 
-    objective: Objective
     name = "empirical_fisher"
+
+    def roots(self, rows: Some) -> Tensor:
+        o = self.objective
+        slope = o.loss.slope(o.model.outputs[rows], o.y[rows])
+        return slope.reshape(len(slope), -1, 1)
 
     def product(self, v: Tensor) -> Tensor:
         o = self.objective
@@ -104,48 +118,21 @@ class EmpiricalFisher:
 
         return o.model.sandwich(v, middle) + o.l2 * v
 
-    def root_rows(self, index: Tensor) -> Tensor:
-        o = self.objective
-        slope = o.loss.slope(o.model.outputs[index], o.y[index]).view(len(index), -1)
-        rows = torch.einsum("bcd,bc->bd", o.model.rows(index), slope)[:, None]
-        return _weighted(rows, o.weights, index)
 
-    def middle(self) -> Tensor:
-        o = self.objective
-        slope = o.loss.slope(o.model.outputs, o.y).double().view(len(o.y), -1)
-        return scale_rows(slope[:, :, None] * slope[:, None, :], o.weights.double())
-
-    def restrict(self, index: Tensor) -> EmpiricalFisher:
-        return EmpiricalFisher(self.objective.restrict(index))
-
-    def traces(self, rows: slice) -> Tensor:
-        o = self.objective
-        slope = o.loss.slope(o.model.outputs[rows], o.y[rows])
-        return o.weights[rows] * slope.reshape(len(slope), -1).square().sum(1)
-
-
-@dataclass(frozen=True)
-class Hessian:
+class Hessian(GGN):
     """``GGN + sum_n w_n l'_n d^2 z_n``: the true second derivative of the loss."""
 
-    objective: Objective
     name = "hessian"
 
     def product(self, v: Tensor) -> Tensor:
         o = self.objective
-        return GGN(o).product(v) + o.model.second_order(o.slope, v)
+        return super().product(v) + o.model.second_order(o.slope, v)
 
     def root_rows(self, index: Tensor) -> Tensor:
         raise InvalidInputError(
             "The full Hessian has no real root to sample rows from, as it may be indefinite; "
             "use curvature='ggn' or 'empirical_fisher' with this solver."
         )
-
-    def middle(self) -> Tensor:
-        return GGN(self.objective).middle()
-
-    def restrict(self, index: Tensor) -> Hessian:
-        return Hessian(self.objective.restrict(index))
 
     def traces(self, rows: slice) -> None:
         return None
@@ -163,10 +150,7 @@ def make_curvature(name: str, objective: Objective) -> Curvature:
 
 
 def dense(curvature: Curvature, *, chunk_bytes: int = 2**28) -> Tensor:
-    """The whole matrix in float64: from root rows where there are any, else column by column.
-
-    A model whose Jacobian is constant and sparse may have a faster way, its ``gram``.
-    """
+    """The whole matrix in float64: by the model's own fast way, from root rows, or by columns."""
     o = curvature.objective
     n, d = len(o.y), len(o.theta)
     fast = o.model.gram(curvature.middle())
@@ -199,9 +183,3 @@ def largest_eigenvalue(curvature: Curvature, *, steps: int = 20, seed: int = 0) 
         if size == 0:
             return 0.0
     return float(size)
-
-
-def _weighted(rows: Tensor, weights: Tensor, index: Tensor) -> Tensor:
-    """``(B, E, D)`` to ``(B E, D)``, scaled so that the average over all points carries weights."""
-    scale = (weights[index] * len(weights)).sqrt()
-    return (rows * scale[:, None, None]).flatten(0, 1)

@@ -135,22 +135,6 @@ def gram_of(gradients: Tensor, solved: Tensor) -> Tensor:
     return gram
 
 
-def slow_influence(
-    objective: Objective, inverse: Inverse, gradient: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Algorithm 1: one solve for each training point. The reference for `influence`.
-
-    Returns the scores ``(N,)`` and the parameter changes ``(D, N)`` of dropping each point.
-    """
-    changes = []
-    for n in range(len(objective.y)):
-        only = torch.zeros_like(objective.slope)
-        only[n] = objective.slope[n]
-        changes.append(inverse.solve(objective.model.vjp(only)).x)
-    moved = torch.stack(changes, 1)
-    return -(gradient @ moved), moved
-
-
 def check_finite(scores: Tensor) -> None:
     """Raise where a row's influence is beyond the largest number."""
     for some in blocks(len(scores)):

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fairij.data.checks import complete
 from fairij.errors import InvalidInputError
 
 Array = NDArray[np.float64]
@@ -130,15 +131,13 @@ RULES: dict[str, Selection] = {"lowest_gap": LowestGap()}
 
 def get_selection(rule: str | Selection) -> Selection:
     """Look a rule up by name; a rule object is returned as it is."""
-    if isinstance(rule, str) and rule in RULES:
-        return RULES[rule]
-    if isinstance(rule, (str, type)) or not callable(getattr(rule, "choose", None)):
-        raise InvalidInputError(
-            f"`selection` must be one of {sorted(RULES)}, LowestGap(slack=...), "
-            "AccuracyBudget(...), TargetGap(...) or an object with a `choose` "
-            f"method; got {rule!r}."
-        )
-    return rule
+    found = RULES[rule] if isinstance(rule, str) and rule in RULES else rule
+    allowed = (
+        f"one of {sorted(RULES)}, LowestGap(slack=...), AccuracyBudget(...), TargetGap(...) or an "
+        "object with a `choose` method"
+    )
+    checked: Selection = complete("selection", found, Selection, SelectionDefaults, allowed)
+    return checked
 
 
 def _best(key: Array, tie_break_high: Array, allowed: NDArray[np.bool_]) -> int:

@@ -15,7 +15,7 @@ from fairij.method.curvature import CURVATURES
 from fairij.method.search import Search, get_search
 from fairij.method.selection import Selection, get_selection
 from fairij.models.losses import LOSSES, Loss, get_loss
-from fairij.solvers import SOLVERS, Solver, get_solver
+from fairij.solvers import Solver, get_solver
 
 Drop = Literal["fairness", "loss_aware"]
 Validation = Literal["reuse", "split", "cross_fit"]
@@ -88,8 +88,7 @@ def check_batches(batch_size: Any, memory_limit: Any) -> tuple[Batch, int]:
 
 
 def _solver(asked: Any, seed: int) -> Solver:
-    allowed = f"one of {sorted(SOLVERS)} or a solver object, as in Woodbury(rows=500)"
-    solver: Solver = has_method("solver", get_solver(asked), "prepare", allowed)
+    solver = get_solver(asked)
     return solver.seeded(seed) if isinstance(asked, str) else solver
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fairij.errors import InvalidInputError
-from fairij.solvers.base import Inverse, Solution, Solver
+from fairij.data.checks import complete
+from fairij.solvers.base import Inverse, InverseDefaults, Solution, Solver, SolverDefaults
 from fairij.solvers.conjugate_gradient import ConjugateGradient
 from fairij.solvers.exact import Exact
 from fairij.solvers.identity import Identity
@@ -23,14 +23,11 @@ SOLVERS: dict[str, type[Solver]] = {
 
 
 def get_solver(solver: str | Solver) -> Solver:
-    """Look a solver up by name, with its default settings; a solver object is returned as it is."""
-    if not isinstance(solver, str):
-        return solver
-    if solver not in SOLVERS:
-        raise InvalidInputError(
-            f"`solver` must be one of {sorted(SOLVERS)} or a solver object, got {solver!r}."
-        )
-    return SOLVERS[solver]()
+    """Look up a solver by name, with its default settings; an object is returned as it is."""
+    found = SOLVERS[solver]() if isinstance(solver, str) and solver in SOLVERS else solver
+    allowed = f"one of {sorted(SOLVERS)} or a solver object, as in Woodbury(rows=500)"
+    checked: Solver = complete("solver", found, Solver, SolverDefaults, allowed)
+    return checked
 
 
 __all__ = [
@@ -39,11 +36,13 @@ __all__ = [
     "Exact",
     "Identity",
     "Inverse",
+    "InverseDefaults",
     "Neumann",
     "PrintedWoodFisher",
     "SharedConjugateGradient",
     "Solution",
     "Solver",
+    "SolverDefaults",
     "Woodbury",
     "get_solver",
 ]

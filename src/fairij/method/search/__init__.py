@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairij.errors import InvalidInputError
+from fairij.data.checks import complete
 from fairij.method.search.base import Proposal, Search, SearchContext, SearchDefaults
 from fairij.method.search.dropping import AllPositive, Grid, Sequential
 from fairij.method.search.path import Path
@@ -15,14 +15,10 @@ SEARCHES: dict[str, type[Search]] = {
 
 def get_search(search: str | Search) -> Search:
     """Look up a search by name, with its default settings; an object is returned as it is."""
-    if isinstance(search, str) and search in SEARCHES:
-        return SEARCHES[search]()
-    if isinstance(search, (str, type)) or not callable(getattr(search, "propose", None)):
-        raise InvalidInputError(
-            f"`search` must be one of {sorted(SEARCHES)} or a search object, as in "
-            f"Grid(max_k=500); got {search!r}."
-        )
-    return search
+    found = SEARCHES[search]() if isinstance(search, str) and search in SEARCHES else search
+    allowed = f"one of {sorted(SEARCHES)} or a search object, as in Grid(max_k=500)"
+    checked: Search = complete("search", found, Search, SearchDefaults, allowed)
+    return checked
 
 
 __all__ = [

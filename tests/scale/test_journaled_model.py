@@ -121,6 +121,7 @@ def comments() -> tuple[torch.nn.Module, dict[str, Any]]:
     return model, given
 
 
+@pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
 def test_a_model_that_estimates_candidates_is_judged_as_without_a_checkpoint(
     tmp_path: Path,
     comments: tuple[torch.nn.Module, dict[str, Any]],

@@ -20,7 +20,7 @@ from torch import nn
 
 from biased import fair, fitted, problem
 from fairij import Grid
-from fairij.data import row_vectors as mapped
+from fairij.data import row_vectors
 from fairij.data.row_vectors import lies_in_file, new_rows, release
 from fairij.data.sources import ArraySource
 from fairij.method.influence import most_harmful
@@ -99,12 +99,12 @@ def test_another_error_is_not_retried() -> None:
     assert calls == [240]
 
 
-needs_files = pytest.mark.skipif(not mapped._can_map(), reason="no such files on this system")
+needs_files = pytest.mark.skipif(not row_vectors._can_map(), reason="no such files on this system")
 
 
 @needs_files
 def test_a_vector_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped, "SMALLEST", 4000)
+    monkeypatch.setattr(row_vectors, "SMALLEST", 4000)
     vector = new_rows(torch.empty(1, 3, dtype=torch.float64), 1000, in_file=True)
     assert lies_in_file(vector)
     assert lies_in_file(vector[7:])
@@ -113,21 +113,21 @@ def test_a_vector_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     vector.copy_(expected)
     release()
     torch.testing.assert_close(vector, expected)
-    before, view = len(mapped._maps), vector[5].numpy()
+    before, view = len(row_vectors._maps), vector[5].numpy()
     del vector
     gc.collect()
     release()
     assert view.tolist() == [15, 16, 17]  # alive as long as anything looks at it
     del view
     gc.collect()
-    assert len(mapped._maps) == before - 1
+    assert len(row_vectors._maps) == before - 1
 
 
 @needs_files
 def test_what_stays_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     like = torch.empty(1)
     assert not lies_in_file(new_rows(like, 10, in_file=True))
-    monkeypatch.setattr(mapped, "SMALLEST", 1)
+    monkeypatch.setattr(row_vectors, "SMALLEST", 1)
     assert not lies_in_file(new_rows(like, 10, in_file=False))
 
     def full(*_: Any) -> None:
@@ -148,8 +148,8 @@ def test_a_fit_with_vectors_in_files(monkeypatch: pytest.MonkeyPatch, reads: boo
     monkeypatch.setattr(streamed, "CHUNK_ROWS", 37)
     expected = DATA.fit(fair(**settings), X=ArraySource(DATA.X) if reads else DATA.X)
     assert not lies_in_file(torch.from_numpy(expected.influence_))
-    monkeypatch.setattr(mapped, "SMALLEST", 1)
-    monkeypatch.setattr(mapped, "BLOCK_ROWS", 50)
+    monkeypatch.setattr(row_vectors, "SMALLEST", 1)
+    monkeypatch.setattr(row_vectors, "BLOCK_ROWS", 50)
     found = DATA.fit(fair(**settings), X=ArraySource(DATA.X) if reads else DATA.X)
     assert lies_in_file(torch.from_numpy(found.influence_))
     np.testing.assert_allclose(found.influence_, expected.influence_, rtol=1e-6)
@@ -172,7 +172,7 @@ def test_the_most_harmful_rows(
     able = (scores > 0) & (others > 0) if with_also else scores > 0
     ranked = sorted(torch.nonzero(able)[:, 0].tolist(), key=lambda n: -scores[n])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mapped, "BLOCK_ROWS", block)
+        patch.setattr(row_vectors, "BLOCK_ROWS", block)
         rows, number = most_harmful(scores, others if with_also else None, most=most)
     assert rows.tolist() == ranked[:most]
     assert number == len(ranked)

@@ -209,7 +209,7 @@ kinds = st.sampled_from(["network", "linear"])
 forms, sizes = st.sampled_from(sorted(FORMS)), st.sampled_from([1, 5, 7, ROWS, 100])
 
 
-@settings(asked, max_examples=250)
+@settings(asked, max_examples=100)
 @given(kind=kinds, form=forms, size=sizes, X=tables(), y=labels(Y), keep=st.booleans())
 def test_scores(kind: str, form: str, size: int, X: Array, y: Any, keep: bool) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
@@ -229,7 +229,7 @@ def test_scores(kind: str, form: str, size: int, X: Array, y: Any, keep: bool) -
         as_from_an_array(scores, made, X, folder / "kept" if keep else None)
 
 
-@settings(asked, max_examples=150)
+@settings(asked, max_examples=50)
 @given(
     kind=kinds,
     form=forms,

@@ -120,7 +120,10 @@ def on_tokens(name: str) -> tuple[Any, dict[str, Any]]:
     if name == "classifier":
         return tiny.classifier().double(), {"parameters": "classifier"}
     if name == "classifier, deep":
-        return tiny.classifier().double(), {"parameters": ["classifier", "*query*"]}
+        return tiny.classifier().double(), {
+            "parameters": ["classifier", "*query*"],
+            "batch_size": 5,
+        }
     return TriggerTokens(tiny.bert().double(), 2).double(), {}
 
 

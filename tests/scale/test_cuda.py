@@ -84,7 +84,8 @@ def test_the_jacobians_of_trigger_tokens_are_made_in_smaller_batches_where_memor
     sys.path.insert(0, str(HERE / "language"))
     from tiny import bert, token_rows
 
-    from fairij.models.text.triggers import TriggerEditable, TriggerTokens
+    from fairij.models.text.trigger_editable import TriggerEditable
+    from fairij.models.text.triggers import TriggerTokens
 
     model = TriggerTokens(bert(), 3).cuda()
     X = {name: part.cuda() for name, part in token_rows(100_000).items()}

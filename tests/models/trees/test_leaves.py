@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -117,13 +114,3 @@ def test_leaves_are_looked_up_for_some_rows_at_a_time(
     monkeypatch.setattr("fairij.models.trees.ensemble.LOOKED_UP", 7)
     assert torch.equal(adapt(model).outputs(data), whole)
     assert np.allclose(whole.numpy(), model.predict(data))
-
-
-def test_libraries_are_imported_only_for_their_own_models() -> None:
-    code = (
-        "import sys, fairij; from sklearn.linear_model import LinearRegression as L;"
-        "fairij.models.adapt(L().fit([[0.0], [1.0]], [0.0, 1.0]));"
-        "print(sorted({'lightgbm', 'xgboost'} & set(sys.modules)))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"

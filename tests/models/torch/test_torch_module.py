@@ -344,11 +344,6 @@ def test_outputs_of_a_wrong_shape_are_refused() -> None:
         adapt(Cube()).outputs(torch.ones(3))
 
 
-def test_an_unknown_kind_of_model_is_refused_with_the_supported_ones() -> None:
-    with pytest.raises(InvalidInputError, match=r"recognises 'object'.*torch.nn.Module.*Editable"):
-        adapt(object())
-
-
 def test_the_fingerprint_covers_what_an_edit_leaves_alone() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(4, 3), nn.SELU(), nn.Linear(3, 1))
@@ -430,7 +425,7 @@ def test_a_backward_that_is_wrong_is_refused() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return Straight.apply(self.layer(x))
 
-    with pytest.raises(InvalidInputError, match="backward pass does not match its forward pass"):
+    with pytest.raises(InvalidInputError, match="backward pass must match its forward pass"):
         adapt(Wrong()).linearize(random(8, 4))
 
 

@@ -36,13 +36,14 @@ from fairij.data.hashing import state_fingerprint
 from fairij.errors import InvalidInputError, NotStationaryWarning, WrongModelError
 from fairij.fairness import get_constraint
 from fairij.fairness.groups import encode_groups
-from fairij.models.losses import get_loss
 from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
-from fairij.models.constant import ConstantLinearization
+from fairij.models.contract import check_editable
+from fairij.models.losses import get_loss
 from sklearn_cases import FAMILIES, Case, fit, mlp_classifier
 
 LINEAR = [name for name in FAMILIES if not name.startswith("mlp")]
+SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 20))]
 TIGHT = {"tol": 1e-10, "max_iter": 10_000}
 
 
@@ -83,7 +84,7 @@ def objective(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None =
 # --- round trip -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_edited_copy_predicts_what_the_engine_does(family: str, seed: int) -> None:
     case = FAMILIES[family](seed)
@@ -122,29 +123,11 @@ def test_an_edit_that_changes_nothing_is_exact(family: str) -> None:
 # --- the Jacobian -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("family", LINEAR)
-def test_products_with_the_jacobian(family: str, seed: int) -> None:
+def test_any_settings_keep_the_contract(family: str, seed: int) -> None:
     case = FAMILIES[family](seed)
-    editable = adapt(case.estimator)
-    model = editable.linearize(case.X)
-    assert isinstance(model, ConstantLinearization)
-    theta, z = editable.theta, model.outputs
-    generator = torch.Generator().manual_seed(seed)
-    r = torch.randn(len(theta), generator=generator).to(theta)
-    u = torch.randn(z.shape, generator=generator).to(theta)
-    wide = z.reshape(len(z), -1).shape[1]
-    columns = [editable.outputs(case.X, theta + e) - z for e in torch.eye(len(theta)).to(theta)]
-    J = torch.stack(columns, -1).reshape(len(z), wide, -1)  # (N, C, D)
-    close = {"rtol": 1e-3, "atol": 1e-4} if theta.dtype == torch.float32 else {"atol": 1e-10}
-    assert torch.allclose(model.rows(torch.arange(len(z))), J, **close)
-    assert torch.allclose(model.jvp(r).reshape(len(z), wide), J @ r, **close)
-    assert torch.allclose(model.vjp(u), torch.einsum("ncd,nc->d", J, u.reshape(-1, wide)), **close)
-    some = torch.tensor([5, 2, 2])
-    assert torch.allclose(model.restrict(some).jvp(r), model.jvp(r)[some], **close)
-    assert torch.equal(model.restrict(some).outputs, z[some])
-    along = model.along(r, torch.tensor([0.0, 2.0]))
-    assert torch.allclose(along[1], editable.outputs(case.X, theta + 2 * r), **close)
+    check_editable(adapt(case.estimator), case.X)
 
 
 def test_a_sparse_table_is_never_made_dense(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,20 +385,18 @@ def test_classes_are_the_estimators_even_where_rows_of_one_are_missing() -> None
     assert np.array_equal(fair.predict(THREE.X_val), fair.estimator_.predict(THREE.X_val))
 
 
-def test_weight_decay_adds_to_the_penalty() -> None:
+def test_the_penalty_spares_the_intercept() -> None:
     model = LogisticRegression(C=0.5).fit(TWO.X, TWO.y)
-    editable = adapt(model)
-    own = editable.l2(240, 240.0)
+    own = adapt(model).l2(240, 240.0)
     assert torch.allclose(own[:-1], torch.tensor(1 / 120).to(own))
     assert own[-1] == 0
-    assert torch.allclose(l2_of(editable, 240, None, 0.1), own + 0.1)
 
 
 def test_columns_must_be_those_of_the_estimator() -> None:
     model = LogisticRegression().fit(TWO.X, TWO.y)
     with pytest.raises(InvalidInputError, match="expected 4, got 3"):
         adapt(model).outputs(TWO.X[:, :3])
-    with pytest.raises(InvalidInputError, match="table of 4 columns"):
+    with pytest.raises(InvalidInputError, match="must have the 4 columns"):
         adapt(model).outputs(TWO.X[:, :3].tolist())
 
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fairij import FairIJ, Grid
-from fairij.fairness.groups import encode_groups
 from fairij.fairness.constraints import CONSTRAINTS
+from fairij.fairness.groups import encode_groups
 from fairij.method.curvature import CURVATURES, dense, make_curvature
-from fairij.models.losses import get_loss
 from fairij.method.objective import Objective, normalised_weights
 from fairij.models import adapt
+from fairij.models.losses import get_loss
 from fairij.solvers import ConjugateGradient
 from tree_cases import Table, dense_jacobian, mitigate, table
 

@@ -11,7 +11,7 @@ from sklearn.utils import Bunch
 
 from fairij.datasets.encoding import encode
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Splits:
 
 def three_way_split(
     n: int, seed: int, *, validation: float = 0.2, test: float = 0.3
-) -> tuple[Rows, Rows, Rows]:
+) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
     """Split the rows 0 ... n-1 at random into training, validation and test rows.
 
     The numbers of validation and test rows are rounded up, as in scikit-learn.

@@ -14,7 +14,7 @@ from fairij.data.rows import take_rows, to_tensors
 from fairij.language.tokens import padded
 from fairij.models.text.tokens import Tokenise, Tokens, bucketed, lengths, longest_first
 
-Rows = Tensor | dict[str, Tensor]  # vectors (N, D), or tokens
+TextRows = Tensor | dict[str, Tensor]  # vectors (N, D), or tokens
 POOL = 50  # rows are sorted by length within the rows of this many batches
 
 
@@ -25,7 +25,7 @@ def on_device(
     pad: int | None = 0,
     dtype: torch.dtype = torch.float32,
     tokenise: Tokenise | None = None,
-) -> Rows:
+) -> TextRows:
     """Numbers as a tensor (N, D); tokenised rows (or texts) as padded tokens."""
     if _holds_numbers(X):
         vectors: Tensor = to_tensors(X, dtype=dtype, device=device)
@@ -39,14 +39,14 @@ def _holds_numbers(X: Any) -> bool:
     return isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.dtype.kind in "biufc")
 
 
-def count(rows: Rows) -> int:
+def count(rows: TextRows) -> int:
     """The number of rows."""
     return len(rows["input_ids"] if isinstance(rows, Mapping) else rows)
 
 
 def shuffled(
-    rows: Rows, batch_size: int, generator: torch.Generator, size: Tensor | None
-) -> Iterator[tuple[Rows, Tensor]]:
+    rows: TextRows, batch_size: int, generator: torch.Generator, size: Tensor | None
+) -> Iterator[tuple[TextRows, Tensor]]:
     """Batches in random order, each with its row numbers.
 
     ``size`` are the lengths of rows of tokens. Rows of similar length share a batch, and tokens
@@ -67,12 +67,12 @@ def shuffled(
         yield {name: part[index, :width] for name, part in rows.items()}, index
 
 
-def sizes(rows: Rows) -> Tensor | None:
+def sizes(rows: TextRows) -> Tensor | None:
     """The lengths of rows of tokens; None for vectors."""
     return lengths(rows).cpu() if isinstance(rows, Mapping) else None
 
 
-def run(module: Any, rows: Rows) -> Tensor:
+def run(module: Any, rows: TextRows) -> Tensor:
     """The outputs of a module on some rows, (N,) or (N, C)."""
     out = module(**rows) if isinstance(rows, Mapping) else module(rows)
     out = getattr(out, "logits", out)
@@ -97,7 +97,7 @@ class InHalves(nn.Module):
         return torch.cat(parts)[torch.argsort(order)]
 
 
-def run_all(module: Any, rows: Rows, *, budget: int = 2**17) -> Tensor:
+def run_all(module: Any, rows: TextRows, *, budget: int = 2**17) -> Tensor:
     """Outputs on all rows, in order, without a graph."""
     with torch.no_grad():
         if not isinstance(rows, Mapping):

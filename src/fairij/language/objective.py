@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from fairij.baselines.draws import Draw, Sampler
 from fairij.baselines.in_processing import InProcessing
 from fairij.data.checks import has_method
-from fairij.language.batches import InHalves, Rows, count, run, run_all, shuffled, sizes
-from fairij.language.training_inputs import Part
+from fairij.language.batches import InHalves, TextRows, count, run, run_all, shuffled, sizes
+from fairij.language.training_inputs import TrainingPart
 
 JUDGED = 4096  # number of validation rows for the penalty, the same rows in every epoch
 
@@ -25,11 +25,13 @@ class Penalty:
     method: InProcessing
     train: Sampler
     validation: Draw
-    rows: Rows
-    rows_val: Rows
+    rows: TextRows
+    rows_val: TextRows
 
     @classmethod
-    def of(cls, method: InProcessing, train: Part, validation: Part, seed: int) -> Penalty:
+    def of(
+        cls, method: InProcessing, train: TrainingPart, validation: TrainingPart, seed: int
+    ) -> Penalty:
         """A penalty with its training rows and a fixed draw of validation rows."""
         has_method("penalty", method, "penalty", "a baseline such as GapReg(), or None")
         samplers = [_sampler(method.constraint, part) for part in (train, validation)]
@@ -44,12 +46,12 @@ class Penalty:
         """The weighted penalty on validation rows."""
         return self._on(module, self.validation, self.rows_val)
 
-    def _on(self, module: nn.Module, draw: Draw, rows: Rows) -> Tensor:
+    def _on(self, module: nn.Module, draw: Draw, rows: TextRows) -> Tensor:
         runs = InHalves(module, rows) if isinstance(rows, dict) else module
         return self.method.strength * self.method.penalty(runs, draw)
 
 
-def _sampler(constraint: str, part: Part) -> Sampler:
+def _sampler(constraint: str, part: TrainingPart) -> Sampler:
     """Draws vectors, or row numbers if the rows are tokens."""
     assert part.groups is not None  # `given_part` asks for them
     rows = part.rows
@@ -66,8 +68,8 @@ class TextObjective:
     """
 
     module: nn.Module
-    train: Part
-    validation: Part
+    train: TrainingPart
+    validation: TrainingPart
     penalty: Penalty | None
     batch_size: int
     draws: torch.Generator
@@ -78,11 +80,11 @@ class TextObjective:
     def __post_init__(self) -> None:
         self._lengths = sizes(self.train.rows)
 
-    def batches(self) -> Iterable[tuple[Rows, Tensor]]:
+    def batches(self) -> Iterable[tuple[TextRows, Tensor]]:
         self._total = torch.zeros((), device=self.train.y.device)
         return shuffled(self.train.rows, self.batch_size, self.draws, self._lengths)
 
-    def loss(self, batch: tuple[Rows, Tensor]) -> Tensor:
+    def loss(self, batch: tuple[TextRows, Tensor]) -> Tensor:
         rows, index = batch
         loss = cross_entropy(run(self.module, rows), self.train.y[index])
         self._total += loss.detach() * len(index)

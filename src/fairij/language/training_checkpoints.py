@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fairij.data.hashing import tensors_fingerprint
 from fairij.errors import CheckpointError
-from fairij.language.training_inputs import Part
+from fairij.language.training_inputs import TrainingPart
 from fairij.models.torch.training import TrainingState, changing, put
 from fairij.storage.checksummed import UNREADABLE, read_sealed, write_sealed
 
@@ -23,7 +23,12 @@ MAY_DIFFER = "epochs"  # a finished training can be continued with more epochs
 
 
 def training_facts(
-    model: nn.Module, recipe: Any, seed: int, penalty: Any, part: Part, part_val: Part
+    model: nn.Module,
+    recipe: Any,
+    seed: int,
+    penalty: Any,
+    part: TrainingPart,
+    part_val: TrainingPart,
 ) -> dict[str, Any]:
     """All that a training depends on, with models and data as hashes."""
     trained = [name for name, p in model.named_parameters() if p.requires_grad]

@@ -14,23 +14,23 @@ from fairij.data.checks import zeros_and_ones
 from fairij.data.rows import speaking_of, take_rows
 from fairij.errors import InvalidInputError
 from fairij.fairness import arrays
-from fairij.language.batches import Rows, count, on_device, run
+from fairij.language.batches import TextRows, count, on_device, run
 from fairij.models.text.limits import check_lengths
 from fairij.models.text.tokens import bucketed, longest_first
 
 
 @dataclass(frozen=True)
-class Part:
+class TrainingPart:
     """Rows on the model's device, with labels and, for a penalty, groups."""
 
-    rows: Rows
+    rows: TextRows
     y: Tensor
     groups: NDArray[np.int64] | None
 
 
 def given_part(
     module: nn.Module, ending: str, X: Any, y: Any, groups: Any, with_groups: bool
-) -> Part:
+) -> TrainingPart:
     """Checked rows, labels and groups. ``ending`` is the end of their names in messages."""
     first = next(p for p in module.parameters() if p.requires_grad)
     pad = getattr(getattr(module, "config", None), "pad_token_id", None)
@@ -44,7 +44,7 @@ def given_part(
     codes = None
     if with_groups:
         codes = _groups(f"groups{ending}", groups, count(rows))
-    return Part(rows, torch.as_tensor(truth, device=first.device).float(), codes)
+    return TrainingPart(rows, torch.as_tensor(truth, device=first.device).float(), codes)
 
 
 def _has_table(module: nn.Module) -> bool:
@@ -52,13 +52,13 @@ def _has_table(module: nn.Module) -> bool:
     return any(isinstance(part, (nn.Embedding, nn.EmbeddingBag)) for part in module.modules())
 
 
-def _outputs(module: nn.Module, rows: Rows) -> int:
+def _outputs(module: nn.Module, rows: TextRows) -> int:
     """The number of outputs of the model, found by running it on two rows."""
     if count(rows) == 0:
         raise InvalidInputError("`X` must have at least one row, got none.")
     if isinstance(rows, dict):
         check_lengths("X", rows, module)
-        few: Rows = next(bucketed(take_rows(rows, longest_first(rows)[:2]), 2**62))
+        few: TextRows = next(bucketed(take_rows(rows, longest_first(rows)[:2]), 2**62))
     else:
         few = rows[:2]
     module.eval()

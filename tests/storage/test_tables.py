@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fairij.errors import InvalidInputError
-from fairij.storage.tables import near_matches, read_table, require_columns, write_table
+from fairij.storage.tables import KINDS, near_matches, read_table, require_columns, write_table
 
 FRAME = pd.DataFrame(
     {
@@ -23,8 +23,10 @@ def write(folder: Path, ending: str) -> Path:
     path = folder / f"table{ending}"
     if ending in (".csv", ".csv.gz"):
         FRAME.to_csv(path, index=False)
-    elif ending == ".tsv":
+    elif ending in (".tsv", ".tsv.gz"):
         FRAME.to_csv(path, index=False, sep="\t")
+    elif "json" in ending:
+        FRAME.to_json(path, orient="records", lines=ending != ".json", double_precision=15)
     elif ending in (".parquet", ".pq"):
         FRAME.to_parquet(path)
     else:
@@ -32,14 +34,27 @@ def write(folder: Path, ending: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "ending", [".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".arrow", ".feather", ".CSV"]
-)
+@pytest.mark.parametrize("ending", [*(e for e, kind in KINDS.items() if kind != "duckdb"), ".CSV"])
 def test_every_format_gives_the_same_rows(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path, ending.lower())
     if ending == ".CSV":
         path = path.rename(tmp_path / "TABLE.CSV")
     pd.testing.assert_frame_equal(read_table(path), FRAME, check_dtype=False)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv.gz", ".jsonl"])
+def test_texts_are_kept_as_they_are(tmp_path: Path, ending: str) -> None:
+    texts = ["NA", "null", "", "007", "2020-01-01", "1e3", "true", 'a "b", c']
+    frame, path = pd.DataFrame({"text": texts, "label": range(8)}), tmp_path / f"table{ending}"
+    if ending == ".jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_csv(path, index=False, sep="," if ending == ".csv" else "\t")
+    found = read_table(path, text_columns=["text", "of another table"])
+    assert found["text"].tolist() == texts
+    assert found["label"].tolist() == list(range(8))
+    if ending == ".csv":
+        assert read_table(path)["text"].isna().sum() == 3
 
 
 def test_arrow_streams_are_read_too(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from fairij.report.wording import (
     interval,
     is_edited,
     measured,
-    number,
     on_other_rows,
 )
 
@@ -82,7 +81,7 @@ def _solver(fitted: FairIJ) -> Check:
         verdict,
         f"The scores and the edit are solutions of equations. The {found['solver']} solver left "
         f"{ranking:.2g} of the equations for the scores unsolved{of_edit} (0 is exact). The "
-        f"damping is {number(found['damping'])}. {ending[verdict]}",
+        f"damping is {found['damping']:g}. {ending[verdict]}",
     )
 
 
@@ -172,7 +171,7 @@ def _sizes(validation: Comparison, unseen: Comparison | None) -> Check:
     return Check(
         "Are the groups large enough?",
         verdict,
-        f"The smallest group is {group} with {size:,} {rows}. {ending[verdict]}",
+        f"The smallest group, {group}, has {size:,} {rows}. {ending[verdict]}",
     )
 
 

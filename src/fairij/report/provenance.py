@@ -35,11 +35,11 @@ def data(fitted: FairIJ) -> list[tuple[str, str]]:
     rows = [
         ("model", type(fitted.estimator).__name__),
         ("training rows", f"{found['n_train']:,}"),
-        ("rows judged on", f"{int(fitted.before_.by_group['count'].sum()):,}"),
+        ("rows to judge edits on", f"{int(fitted.before_.by_group['count'].sum()):,}"),
         *_positive(fitted),
         ("edited parameters", f"{found['n_parameters']:,}"),
         ("fingerprint of the training rows (SHA-256)", edit.data),
-        ("fingerprint of what is not edited in the model", edit.frame),
+        ("fingerprint of the unedited part of the model", edit.frame),
     ]
     seconds = found.get("seconds", {})
     if seconds:

@@ -41,10 +41,14 @@ CONFIG = {
     "legend": {"labelFontSize": 12, "labelColor": INK},
 }
 MOST_GROUPS = 30  # in a chart; the table has all groups
+SMOOTH = (
+    "Predicted labels jump from no to yes. So the method works with a smooth gap, the gap of "
+    "average scores. "
+)
 NOTES = {
     "test rows": "The edit never used these rows.",
     "held-out rows": "These validation rows were used neither to compute nor to choose the edit.",
-    "validation rows": "The edit was chosen on these rows, so they look better than others would.",
+    "validation rows": "The edit was chosen on these rows, so their figures look too good.",
 }
 FRONT_ROWS = 60
 
@@ -196,17 +200,16 @@ def prediction_section(fitted: FairIJ) -> dict[str, Any]:
     )
     gap, edited = (float(fitted.candidates_["gap"].iloc[at]) for at in (0, fitted.chosen_))
     rows = [
-        ("smooth gap (of average scores)", before, predicted, actual),
-        ("gap (of predicted labels)", gap, None, edited),
+        ("smooth gap", before, predicted, actual),
+        ("gap", gap, None, edited),
     ]
     foreseen, moved = predicted - before, actual - before
     share = f", {moved / foreseen:.0%} of that" if foreseen else ""
     text = (
-        "Predicted labels jump from no to yes, so the method works with a smooth gap: the gap of "
-        "average scores. A straight-line estimate predicted that the edit changes the smooth gap "
-        f"by {measured(foreseen)}. It changed by {measured(moved)}{share}. For large edits the "
-        "estimate can be too high or too low. The gap of predicted labels is not predicted but "
-        "measured."
+        f"{SMOOTH if fitted.loss_.is_classification else ''}A straight-line estimate predicted "
+        f"that the edit changes the smooth gap by {measured(foreseen)}. It changed by "
+        f"{measured(moved)}{share}. For large edits the estimate can be too high or too low. The "
+        "gap itself is not estimated in advance. It is measured."
     )
     if fitted.search_.recomputes_gradient:
         text += (

@@ -2,7 +2,7 @@
 
 UCI Adult: who earns more than 50,000 dollars? Sex is not among the features, and yet the network
 calls far more men than women rich. Three searches for an edit, with the same budget: two points of
-accuracy on validation rows. All are judged on the official test set. One seed, to show the way;
+accuracy on validation rows. All are judged on the official test set. This is one seed;
 [the studies](../reproducing.md) have several.
 """
 

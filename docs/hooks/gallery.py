@@ -1,7 +1,7 @@
-"""The gallery: every script is run, and its page shows what it printed and drew.
+"""The gallery: the build runs every script, and its page shows what it printed and drew.
 
-What a script leaves in its folder is shown: figures (.svg) in place, pages (.html) as links. A run
-is kept under build/gallery until the script or the library changes.
+Figures (.svg) that a script leaves in its folder are shown, and pages (.html) are linked. A run is
+kept under build/gallery until the script or the package changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "docs" / "gallery").glob("*.py"))
 KEPT = ROOT / "build" / "gallery"
 PRINTED = "printed.txt"
-# a torchvision that was built for another torch would keep transformers from being imported
+# a torchvision built for another torch would stop the import of transformers
 START = """
 import runpy, sys
 from fairij.models.text.library import load_transformers
@@ -32,6 +32,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 
 
 def on_config(config: Any) -> Any:
+    """List the scripts' pages in the navigation."""
     pages = [{title(script): f"gallery/{script.stem}.md"} for script in SCRIPTS]
     for entry in config.nav:
         if "Gallery" in entry:
@@ -40,6 +41,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any, **_: Any) -> Any:
+    """Add a page for each script, and what it made."""
     for script in SCRIPTS:
         folder = run(script)
         files.append(
@@ -53,12 +55,13 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
 
 
 def title(script: Path) -> str:
+    """The first line of the script's docstring."""
     about = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
     return about.splitlines()[0].removesuffix(".")
 
 
 def run(script: Path) -> Path:
-    """The folder with what the script printed and made; run only where that is not known yet."""
+    """The folder with what the script printed and made; the script is run if there is none."""
     digest = hashlib.sha256(script.read_bytes())
     for source in sorted((ROOT / "src").rglob("*.*")):
         if source.suffix != ".pyc":
@@ -86,6 +89,7 @@ def run(script: Path) -> Path:
 
 
 def _page(script: Path, folder: Path) -> str:
+    """A script as a page: docstring, code, output, figures, links."""
     text = script.read_text(encoding="utf-8")
     tree = ast.parse(text)
     about = (ast.get_docstring(tree) or "").partition("\n")[2].strip()
@@ -106,7 +110,7 @@ def _page(script: Path, folder: Path) -> str:
 
 
 def _joined(parts: list[str]) -> str:
-    """Paragraphs with a blank line between them; none inside a fence."""
+    """The parts, with a blank line between paragraphs and none inside a fence."""
     text, fenced = "", False
     for part in parts:
         if part.startswith("```"):

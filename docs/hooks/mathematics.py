@@ -1,4 +1,4 @@
-"""Formulas as MathML, made when the site is built: browsers show it without any script."""
+"""Formulas become MathML when the site is built. Browsers show it without any script."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ FORMULA = re.compile(
 
 
 def on_page_content(content: str, **_: Any) -> str:
+    """Replace every formula of a page."""
     return FORMULA.sub(_as_mathml, content)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,6 +17,20 @@ Tokenise = Callable[[list[str]], Mapping[str, Any]]
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 # other inputs of transformers' models, which are not passed on
 OTHERS = ("position_ids", "inputs_embeds", "global_attention_mask", "decoder_input_ids", "bbox")
+
+
+@runtime_checkable
+class TakesTexts(Protocol):
+    """A model with its own tokenizer, such as `fairij.language.TextClassifier`."""
+
+    @property
+    def model(self) -> Any:
+        """The classifier itself."""
+        ...
+
+    def tokenise(self, texts: list[str]) -> Mapping[str, Any]:
+        """Texts as columns of tokens."""
+        ...
 
 
 def token_rows(
@@ -90,9 +104,7 @@ def bucketed(tokens: Tokens, budget: int, *, added: int = 0, multiple: int = 1) 
     including them are rounded up to a ``multiple`` if the table is wide enough.
     """
     size = lengths(tokens).cpu().numpy().clip(1)
-    rounded = (
-        -(-(size + added) // multiple) * multiple
-    )  # few shapes, so memory is reused
+    rounded = -(-(size + added) // multiple) * multiple  # few shapes, so memory is reused
     start = 0
     while start < len(size):
         stop = start + max(1, budget // int(rounded[start]))

@@ -15,7 +15,15 @@ from fairij.errors import InvalidInputError
 from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization
 from fairij.models.recent import Recent
 from fairij.models.text.given_order import InGivenOrder
-from fairij.models.text.tokens import Tokens, bucketed, lengths, longest_first, token_rows
+from fairij.models.text.tokens import (
+    TakesTexts,
+    Tokens,
+    bucketed,
+    lengths,
+    longest_first,
+    token_rows,
+)
+from fairij.models.text.triggers import TriggerTokens
 from fairij.models.torch.autograd import saved_bytes
 from fairij.models.torch.linearization import PROBE_ROWS, TorchLinearization
 from fairij.models.torch.module import TorchEditable
@@ -66,10 +74,12 @@ class TransformersEditable(TorchEditable):
         )
         config = getattr(module, "config", None)
         self._pad = getattr(config, "pad_token_id", None)
-        about_head = None if _has_own_head(module) else config
+        classifier = module.model if isinstance(module, TakesTexts) else module
+        # with triggers, the encoder's settings do not describe the head
+        about_head = None if isinstance(classifier, TriggerTokens) else config
         self.class_names = _class_names(about_head)
         self.loss_name = _loss_name(about_head)
-        self._tokenise = getattr(module, "tokenise", None)
+        self._tokenise = module.tokenise if isinstance(module, TakesTexts) else None
         self._budget, self._probed = 1, 0
         self._tokens: Recent[Tokens] = Recent()
         self._fitted_outputs: Recent[Tensor] = Recent(2)
@@ -145,11 +155,6 @@ class TransformersEditable(TorchEditable):
         with torch.no_grad():
             z = [self.call(parameters, batch) for batch in self.batches(take_rows(tokens, order))]
         return torch.cat(z)[torch.argsort(order)]
-
-
-def _has_own_head(module: Any) -> bool:
-    """Whether the model has triggers, whose head the encoder's settings do not describe."""
-    return any(hasattr(part, "triggers") for part in (module, getattr(module, "model", None)))
 
 
 def _class_names(config: Any) -> tuple[str, ...]:

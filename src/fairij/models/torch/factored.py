@@ -133,7 +133,8 @@ def row_products(graphs: Sequence[FactoredGraph]) -> Tensor | None:
         parts = [found[weight, bias] for found in layers]
         if any(part.slopes.ndim > 2 or len(part.slopes) != len(part.inputs) for part in parts):
             return None
-        inputs, slopes = (torch.cat([getattr(p, n) for p in parts]) for n in ("inputs", "slopes"))
+        inputs = torch.cat([part.inputs for part in parts])
+        slopes = torch.cat([part.slopes for part in parts])
         among_inputs = inputs @ inputs.T if weight is not None else 0.0
         total = total + (slopes @ slopes.T) * (among_inputs + (bias is not None))
     return total

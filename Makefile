@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint format bench bench-trees docs clean
+.PHONY: demo test test-slow test-oldest lint format bench bench-trees docs clean
 
 $(READY): pyproject.toml studies/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,10 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+# with the oldest versions that pyproject.toml allows; a part of test-slow
+test-oldest: $(READY)
+	$(BIN)/python -m pytest -m slow tests/cli/test_oldest_versions.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -22,8 +22,10 @@ runner = CliRunner()
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
-    out = tmp_path_factory.mktemp("demo") / "out"
-    result = runner.invoke(app, ["demo", "--out", str(out), "--seed", "0"])
+    out = tmp_path_factory.mktemp("demo") / "fairij-demo"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(out.parent)
+        result = runner.invoke(app, ["demo"])
     assert result.exit_code == 0, result.output
     assert "UCI Adult, official test set" in result.output
     assert "report.html" in result.output
@@ -63,12 +65,23 @@ def test_the_folder_holds_the_page_the_plots_and_a_usable_edit(folder: Path) -> 
         edit.apply(mlp(106))
 
 
-def test_nothing_is_overwritten_without_force(folder: Path) -> None:
+def test_nothing_is_overwritten_without_force(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = (folder / "summary.json").read_bytes()
     result = runner.invoke(app, ["demo", "--out", str(folder)])
     assert result.exit_code == 2
-    assert "--force" in result.output
+    assert "exists and is not empty; pass --force" in result.output
     assert (folder / "summary.json").read_bytes() == before
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fairij-demo").mkdir()
+    (tmp_path / "fairij-demo" / "notes.txt").write_text("mine")
+    result = runner.invoke(app, ["demo"])
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: fairij-demo exists and is not empty; pass --force to replace it, or name a new "
+        "folder by --out.\n"
+    )
 
 
 def test_a_failed_write_leaves_the_earlier_folder_alone(
@@ -84,7 +97,7 @@ def test_a_failed_write_leaves_the_earlier_folder_alone(
     before = sorted(path.name for path in folder.iterdir())
     monkeypatch.setattr("fairij.cli.demonstration.save_chart", full_disk)
     with pytest.raises(OSError, match="No space left"):
-        write_demo(demo, folder, force=True)
+        write_demo(demo, folder)
     assert sorted(path.name for path in folder.iterdir()) == before
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
@@ -105,13 +118,9 @@ def test_bad_arguments_give_one_clear_line(
     assert not (tmp_path / "new").exists()
 
 
-def test_version() -> None:
-    assert runner.invoke(app, ["--version"]).output == f"fairij {fairij.__version__}\n"
-
-
 def test_training_is_repeatable_and_leaves_the_global_generator_alone() -> None:
-    X, y = torch.randn(64, 3), torch.ones(64).bernoulli(0.5)
     torch.manual_seed(7)
+    X, y = torch.randn(64, 3), torch.ones(64).bernoulli(0.5)
     torch.set_num_threads(2)
     state = torch.get_rng_state()
     first = train_mlp(X, y, X, y, hidden=4, epochs=2, seed=3)

@@ -20,9 +20,8 @@ from fairij.errors import Notice
 from fairij.fairness.constraints import Constraint, Surrogate
 from fairij.method.engine import Engine
 from fairij.method.preparation import prepare
-from fairij.method.progress import timed
 from fairij.method.results import choice_of, results_of
-from fairij.method.run import Run
+from fairij.method.run import Run, timed
 from fairij.method.search import Search
 from fairij.method.selection import Selection
 from fairij.method.settings import check_batches, check_seed, check_settings

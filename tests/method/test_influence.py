@@ -12,7 +12,8 @@ from fairij.method.influence import (
     nested_gradients,
     weights_to_close,
 )
-from fairij.solvers import SOLVERS, ConjugateGradient, Exact, Inverse, Woodbury, get_solver
+from fairij.method.settings import get_solver
+from fairij.solvers import SOLVERS, ConjugateGradient, Exact, Inverse, Woodbury
 from reference import Case, make_case, slow_influence
 
 DAMPING = 0.05

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from fairij.method.progress import silent, timed
+from fairij.method.run import silent, timed
 from fairij.report.progress import bar, lines, reporter
 
 
@@ -72,7 +72,7 @@ def test_a_phase_that_comes_twice_is_counted_twice_and_one_that_fails_is_counted
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = iter([1.0, 3.0, 10.0, 14.0])
-    monkeypatch.setattr("fairij.method.progress.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("fairij.method.run.time.perf_counter", lambda: next(clock))
     seconds = {"other": 1.0}
     with timed(seconds, "audits"):
         pass

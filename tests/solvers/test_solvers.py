@@ -16,7 +16,8 @@ from torch import Tensor
 from fairij import FairIJ, Grid
 from fairij.errors import InvalidInputError, NegativeCurvatureError, NotConvergedError
 from fairij.method.curvature import GGN, make_curvature
-from fairij.method.losses import get_loss
+from fairij.method.settings import get_solver
+from fairij.models.losses import get_loss
 from fairij.solvers import (
     SOLVERS,
     ConjugateGradient,
@@ -26,7 +27,6 @@ from fairij.solvers import (
     PrintedWoodFisher,
     SharedConjugateGradient,
     Woodbury,
-    get_solver,
 )
 from reference import CASES, Case, make_case, printed_woodfisher, woodfisher_inverse
 

@@ -5,8 +5,9 @@ Every message names the requirement, the value found and the cure.
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -80,6 +81,33 @@ def has_method(name: str, value: Any, method: str, allowed: str) -> Any:
     return value
 
 
+def looked_up(
+    name: str, asked: Any, registry: Mapping[str, Any], protocol: type, defaults: type, example: str
+) -> Any:
+    """The entry of a registry by name, or the user's object with every member of the protocol."""
+    value = asked
+    if isinstance(asked, str) and asked in registry:
+        value = registry[asked]() if isinstance(registry[asked], type) else registry[asked]
+    missing = [member for member in members(protocol) if not hasattr(value, member)]
+    if isinstance(value, type) or any(not hasattr(defaults, member) for member in missing):
+        slip = f", which is a class: write {value.__name__}()" if isinstance(value, type) else ""
+        raise InvalidInputError(
+            f"`{name}` must be one of {sorted(registry)} or {example}; got {value!r}{slip}."
+        )
+    if missing:
+        raise InvalidInputError(
+            f"`{name}` must have every member of {protocol.__name__}, but {value!r} has no "
+            f"{', '.join(missing)}: inherit {defaults.__module__}.{defaults.__name__}."
+        )
+    return value
+
+
+def members(protocol: type) -> list[str]:
+    """The names that a protocol states."""
+    stated = {**vars(protocol), **inspect.get_annotations(protocol)}
+    return sorted(name for name in stated if not name.startswith("_"))
+
+
 def vector(name: str, values: Any, rows: int) -> NDArray[Any]:
     """One value per row, none missing or infinite; plain numbers or text."""
     array = arrays.vector(name, values)
@@ -116,3 +144,11 @@ def weights(values: Any, rows: int) -> Tensor | None:
     """One weight per row, none negative and some positive; None for equal weights."""
     array = arrays.weights(values, rows)
     return None if array is None else torch.as_tensor(array)
+
+
+def check_scales(scales: tuple[float, ...]) -> None:
+    if np.ndim(scales) != 1 or not len(scales) or not all(0 < scale < np.inf for scale in scales):
+        raise InvalidInputError(
+            f"`scales` must be one or more positive multipliers of the edit (1 is the jackknife's "
+            f"own), got {scales}."
+        )

@@ -19,7 +19,7 @@ from fairij.fairness.constraints import Constraint
 from fairij.fairness.gaps import group_means
 from fairij.fairness.groups import Groups
 from fairij.fairness.rates import rates_by_name
-from fairij.method.progress import Progress
+from fairij.method.run import Progress
 from fairij.method.search.base import Search, SearchContext
 from fairij.models.base import Evaluator
 from fairij.models.losses import Loss

@@ -15,10 +15,7 @@ from torch import Tensor
 from fairij.errors import InvalidInputError, NothingToDropWarning, Notice
 from fairij.fairness.optimism import MOST_ROWS, Patterns
 from fairij.method.candidates import Judge, judged_candidates, pooled_table
-from fairij.method.choice import Chooser, trial_at
 from fairij.method.curvature import largest_eigenvalue, make_curvature
-from fairij.method.diagnostics import diagnose, drift_notices
-from fairij.method.folds import folds, pools
 from fairij.method.influence import (
     balanced_influence,
     check_finite,
@@ -28,11 +25,12 @@ from fairij.method.influence import (
 )
 from fairij.method.objective import Objective, normalised_weights
 from fairij.method.preparation import Prepared
-from fairij.method.progress import Progress, timed
+from fairij.method.results import diagnose, drift_notices
+from fairij.method.run import Progress, timed
 from fairij.method.search.base import SearchContext
-from fairij.method.selection import pareto_front
+from fairij.method.selection import Chooser, pareto_front, trial_at
 from fairij.method.settings import Settings
-from fairij.method.types import GroupedRows, Outcome, Ranking, Target, Trial
+from fairij.method.types import GroupedRows, Outcome, Ranking, Target, Trial, folds, pools
 from fairij.models.base import Editable
 from fairij.solvers.base import Inverse, Solution
 

@@ -1,13 +1,35 @@
-"""How a fit is run."""
+"""How a fit is run, and how its progress and time are told."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fairij.data.fit_data import Data
-from fairij.method.settings import Settings
 from fairij.models.base import Editable
+
+if TYPE_CHECKING:
+    from fairij.data.fit_data import Data
+    from fairij.method.settings import Settings
+
+Progress = Callable[[str, int, int], None]
+"""A listener: called with the phase, the steps done, and the steps in all."""
+
+
+def silent(phase: str, done: int, total: int) -> None:
+    """Say nothing."""
+
+
+@contextmanager
+def timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
+    """Add the time that the block takes to ``seconds[phase]``."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - start
+
 
 T = TypeVar("T")
 

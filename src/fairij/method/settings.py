@@ -8,14 +8,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from fairij.data.checks import dampings, has_method, number_between, one_of, whole_number
+from fairij.data.checks import dampings, has_method, looked_up, number_between, one_of, whole_number
 from fairij.errors import InvalidInputError
 from fairij.fairness.constraints import Constraint, get_constraint
 from fairij.method.curvature import CURVATURES
-from fairij.method.search import Search, get_search
-from fairij.method.selection import Selection, get_selection
+from fairij.method.search import SEARCHES, Search, SearchDefaults
+from fairij.method.selection import RULES, Selection, SelectionDefaults
 from fairij.models.losses import LOSSES, Loss, get_loss
-from fairij.solvers import Solver, get_solver
+from fairij.solvers import SOLVERS, Solver, SolverDefaults
 
 Drop = Literal["fairness", "loss_aware"]
 Validation = Literal["reuse", "split", "cross_fit"]
@@ -98,3 +98,27 @@ def _loss(asked: Any) -> str | Loss:
     allowed = f"one of {sorted(LOSSES)}, 'auto' or a loss object"
     loss: Loss = has_method("loss", get_loss(asked), "slope", allowed)
     return loss
+
+
+def get_search(search: str | Search) -> Search:
+    """A search by name, with its default settings, or the object that is given."""
+    example = "a search object, as in Grid(max_k=500)"
+    found: Search = looked_up("search", search, SEARCHES, Search, SearchDefaults, example)
+    return found
+
+
+def get_selection(rule: str | Selection) -> Selection:
+    """A rule of choice by name, or the object that is given."""
+    example = (
+        "LowestGap(slack=...), AccuracyBudget(...), TargetGap(...) or an object with a `choose` "
+        "method"
+    )
+    found: Selection = looked_up("selection", rule, RULES, Selection, SelectionDefaults, example)
+    return found
+
+
+def get_solver(solver: str | Solver) -> Solver:
+    """A solver by name, with its default settings, or the object that is given."""
+    example = "a solver object, as in Woodbury(rows=500)"
+    found: Solver = looked_up("solver", solver, SOLVERS, Solver, SolverDefaults, example)
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fairij.data.checks import complete
 from fairij.solvers.base import Inverse, InverseDefaults, Solution, Solver, SolverDefaults
 from fairij.solvers.conjugate_gradient import ConjugateGradient
 from fairij.solvers.exact import Exact
@@ -22,14 +21,6 @@ SOLVERS: dict[str, type[Solver]] = {
 }
 
 
-def get_solver(solver: str | Solver) -> Solver:
-    """Look up a solver by name, with its default settings; an object is returned as it is."""
-    found = SOLVERS[solver]() if isinstance(solver, str) and solver in SOLVERS else solver
-    allowed = f"one of {sorted(SOLVERS)} or a solver object, as in Woodbury(rows=500)"
-    checked: Solver = complete("solver", found, Solver, SolverDefaults, allowed)
-    return checked
-
-
 __all__ = [
     "SOLVERS",
     "ConjugateGradient",
@@ -44,5 +35,4 @@ __all__ = [
     "Solver",
     "SolverDefaults",
     "Woodbury",
-    "get_solver",
 ]

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-import numpy as np
 from torch import Tensor
 
-from fairij.errors import InvalidInputError
 from fairij.method.influence import Influence
 from fairij.method.objective import Objective
 from fairij.solvers.base import Inverse
@@ -104,11 +102,3 @@ def way_to_zero(scale: float) -> tuple[str, str]:
         f"The edit goes {scale:.0%} of the way to where the gap should be closed.",
         beyond if scale > 1 else "",
     )
-
-
-def check_scales(scales: tuple[float, ...]) -> None:
-    if np.ndim(scales) != 1 or not len(scales) or not all(0 < scale < np.inf for scale in scales):
-        raise InvalidInputError(
-            f"`scales` must be one or more positive multipliers of the edit (1 is the jackknife's "
-            f"own), got {scales}."
-        )

@@ -13,9 +13,10 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from fairij.data.checks import check_scales
 from fairij.errors import InvalidInputError
 from fairij.method.influence import nested_gradients
-from fairij.method.search.base import Account, Proposal, SearchContext, SearchDefaults, check_scales
+from fairij.method.search.base import Account, Proposal, SearchContext, SearchDefaults
 
 PAPER_SCALES = (0.01, 0.1, 1.0, 2.0, 3.0, 5.0, 10.0)
 

@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from fairij.data.checks import check_scales
 from fairij.method.search.base import (
     Account,
     Proposal,
     SearchContext,
     SearchDefaults,
-    check_scales,
     way_to_zero,
 )
 

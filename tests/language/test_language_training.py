@@ -18,8 +18,8 @@ from damage import damaged
 from fairij.baselines.gapreg import GapReg
 from fairij.errors import CheckpointError, InvalidInputError
 from fairij.language import (
-    Recipe,
     TextClassifier,
+    TrainingRecipe,
     TriggerTokens,
     linear_head,
     nonlinear_head,
@@ -47,7 +47,7 @@ def test_a_head_is_trained_to_the_epoch_of_best_validation_loss(optimiser: Any) 
     (X, y, _), (X_val, y_val, _) = vectors(300, 0), vectors(200, 1)
     fresh = linear_head(6)
     before = [p.clone() for p in fresh.parameters()]
-    recipe = Recipe(optimiser=optimiser, learning_rate=0.3, epochs=8, batch_size=32)
+    recipe = TrainingRecipe(optimiser=optimiser, learning_rate=0.3, epochs=8, batch_size=32)
     seen: list[tuple[int, int]] = []
     done = train(
         fresh,
@@ -77,15 +77,15 @@ def test_a_stopped_training_goes_on_to_the_same_bits(kind: str, tmp_path: Path) 
         (X, y, _), (X_val, y_val, _) = biased_rows(60, 0), biased_rows(40, 1)
         fresh = classifier()
     data = {"X": X, "y": y, "X_val": X_val, "y_val": y_val}
-    whole = train(fresh, recipe=Recipe(epochs=4, batch_size=16), **data)
+    whole = train(fresh, recipe=TrainingRecipe(epochs=4, batch_size=16), **data)
     half = tmp_path / "half.pt"
-    train(fresh, recipe=Recipe(epochs=2, batch_size=16), checkpoint=half, **data)
-    rest = train(fresh, recipe=Recipe(epochs=4, batch_size=16), checkpoint=half, **data)
+    train(fresh, recipe=TrainingRecipe(epochs=2, batch_size=16), checkpoint=half, **data)
+    rest = train(fresh, recipe=TrainingRecipe(epochs=4, batch_size=16), checkpoint=half, **data)
     assert rest.history == whole.history
     for a, b in zip(rest.model.parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(a, b)
     with pytest.raises(CheckpointError, match=r"same training; it differs in batch_size\."):
-        train(fresh, recipe=Recipe(epochs=4, batch_size=8), checkpoint=half, **data)
+        train(fresh, recipe=TrainingRecipe(epochs=4, batch_size=8), checkpoint=half, **data)
 
 
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
@@ -94,7 +94,7 @@ def test_a_damaged_checkpoint_is_refused(optimiser: Any, tmp_path: Path) -> None
     path, fresh = tmp_path / "half", nonlinear_head(6, hidden=(8, 4))
 
     def go_on(epochs: int) -> list[Any]:
-        recipe = Recipe(optimiser=optimiser, epochs=epochs, batch_size=20)
+        recipe = TrainingRecipe(optimiser=optimiser, epochs=epochs, batch_size=20)
         given = {"X": X, "y": y, "X_val": X_val, "y_val": y_val, "penalty": GapReg()}
         groups = {"groups": np.arange(40) % 2, "groups_val": np.arange(30) % 2}
         done = train(fresh, recipe=recipe, checkpoint=path, **given, **groups)
@@ -124,7 +124,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
         "penalty": GapReg(),
         "groups": s,
         "groups_val": s_val,
-        "recipe": Recipe(epochs=1),
+        "recipe": TrainingRecipe(epochs=1),
         "checkpoint": tmp_path / "half",
     }
     train(**given)
@@ -152,7 +152,7 @@ def test_triggers_learn_and_leave_the_encoder_alone() -> None:
     (X, y, _), (X_val, y_val, _) = biased_rows(300, 0), biased_rows(100, 1)
     encoder = bert()
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
-    recipe = Recipe(learning_rate=2e-2, epochs=6, batch_size=32)
+    recipe = TrainingRecipe(learning_rate=2e-2, epochs=6, batch_size=32)
     done = train(TriggerTokens(encoder, 3), X, y, X_val=X_val, y_val=y_val, recipe=recipe)
     assert done.history[-1]["train"] < 0.98 * done.history[0]["train"]
     assert all(torch.equal(before[name], value) for name, value in encoder.state_dict().items())
@@ -162,7 +162,7 @@ def test_a_penalty_narrows_the_gap_that_it_stands_for() -> None:
     (X, y, s), (X_val, y_val, s_val) = vectors(600, 0), vectors(400, 1)
     data = {"X": X, "y": y, "X_val": X_val, "y_val": y_val}
     groups = {"groups": s, "groups_val": s_val}
-    recipe = Recipe(learning_rate=5e-2, epochs=10, batch_size=64)
+    recipe = TrainingRecipe(learning_rate=5e-2, epochs=10, batch_size=64)
 
     def gap(model: Any) -> float:
         said = (run_all(model, torch.from_numpy(X_val)) > 0).numpy()
@@ -219,8 +219,8 @@ def test_running_means_are_kept_with_the_best_epoch_and_in_the_checkpoint(tmp_pa
     (X, y, _), (X_val, y_val, _) = vectors(200, 0), vectors(150, 1)
     data = {"X": X, "y": y, "X_val": X_val, "y_val": y_val}
 
-    def recipe(epochs: int) -> Recipe:
-        return Recipe(epochs=epochs, batch_size=32, learning_rate=0.1, patience=20)
+    def recipe(epochs: int) -> TrainingRecipe:
+        return TrainingRecipe(epochs=epochs, batch_size=32, learning_rate=0.1, patience=20)
 
     whole = train(with_running_means(), recipe=recipe(8), **data)
     losses = [epoch["validation"] for epoch in whole.history]
@@ -269,7 +269,10 @@ GROUPS = {"penalty": GapReg(), "groups": S, "groups_val": S}
         ({**GROUPS, "groups": np.where(S, "a", "b")}, "`groups` must be 0 or 1 .* '[ab]'`"),
         ({**GROUPS, "groups_val": S[1:]}, "`groups_val` must have .* expected 40, got 39"),
         ({**GROUPS, "penalty": GapReg}, r"which is a class: write GapReg\(\)"),
-        ({"X": 1e20 * X, "recipe": Recipe(learning_rate=1e30, optimiser="sgd")}, "lower the reci"),
+        (
+            {"X": 1e20 * X, "recipe": TrainingRecipe(learning_rate=1e30, optimiser="sgd")},
+            "lower the reci",
+        ),
     ],
 )
 def test_rows_labels_and_groups_that_do_not_fit_are_refused(given: Any, complaint: str) -> None:
@@ -279,7 +282,7 @@ def test_rows_labels_and_groups_that_do_not_fit_are_refused(given: Any, complain
 
 
 def test_labels_of_several_outputs_are_their_numbers() -> None:
-    model, recipe = torch.nn.Linear(6, 3), Recipe(epochs=1)
+    model, recipe = torch.nn.Linear(6, 3), TrainingRecipe(epochs=1)
     assert train(model, X, Y, X_val=X, y_val=Y, recipe=recipe).best_epoch == 1
     for y, found in ((Y + 2, r"3\.0"), (np.where(Y, "a", "b"), "'[ab]'")):
         with pytest.raises(InvalidInputError, match=f"0 to 2 for a model with 3 .* holds {found};"):
@@ -287,7 +290,7 @@ def test_labels_of_several_outputs_are_their_numbers() -> None:
 
 
 def test_vectors_of_any_precision_and_frames_are_taken() -> None:
-    recipe = Recipe(epochs=2)
+    recipe = TrainingRecipe(epochs=2)
     whole = np.round(4 * X)
     expected = train(linear_head(6), whole, Y, X_val=whole, y_val=Y, recipe=recipe).history
     for same in (whole.astype(np.float64), whole.astype(np.int64), pd.DataFrame(whole)):
@@ -298,7 +301,7 @@ def test_vectors_of_any_precision_and_frames_are_taken() -> None:
 def test_a_text_classifier_is_trained_on_texts() -> None:
     rows, y, _ = biased_rows(40, 0)
     texts = [" ".join(f"w{i}" for i in row if i > 3) for row in rows["input_ids"].tolist()]
-    model, recipe = TextClassifier(classifier(), tokenizer()), Recipe(epochs=1)
+    model, recipe = TextClassifier(classifier(), tokenizer()), TrainingRecipe(epochs=1)
     by_texts = train(model, texts, y, X_val=texts, y_val=y, recipe=recipe)
     tokens = model.tokenise(texts)
     by_tokens = train(model, tokens, y, X_val=tokens, y_val=y, recipe=recipe)

@@ -7,16 +7,16 @@ from fairij.language.heads import HEADS, linear_head, nonlinear_head
 from fairij.language.reading import identity_rates, most_harmful, over_represented
 from fairij.language.selection import BalancedAccuracyBudget
 from fairij.language.texts import labelled
-from fairij.language.training import Recipe, Trained, train
+from fairij.language.training import Trained, TrainingRecipe, train
 from fairij.models.text.limits import longest_text
 from fairij.models.text.triggers import TriggerTokens
 
 __all__ = [
     "HEADS",
     "BalancedAccuracyBudget",
-    "Recipe",
     "TextClassifier",
     "Trained",
+    "TrainingRecipe",
     "TriggerTokens",
     "features",
     "fetch_minilm",

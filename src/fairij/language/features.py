@@ -20,7 +20,7 @@ from fairij.datasets._files import PathLike
 from fairij.errors import CheckpointError, FairIJWarning, InvalidInputError
 from fairij.language.encoders import encoder_of
 from fairij.language.tokens import check_types, padded, types_tell
-from fairij.method.progress import Progress, silent
+from fairij.method.run import Progress, silent
 from fairij.models.text.limits import check_lengths
 from fairij.models.text.tokens import Tokens, bucketed, longest_first
 from fairij.models.text.triggers import Pooling, pooled

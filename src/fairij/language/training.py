@@ -17,14 +17,14 @@ from fairij.errors import InvalidInputError
 from fairij.language.objective import Penalty, TextObjective
 from fairij.language.training_checkpoints import TrainingCheckpoint, training_facts
 from fairij.language.training_inputs import given_part
-from fairij.method.progress import Progress, silent
+from fairij.method.run import Progress, silent
 from fairij.models.torch.training import TrainingState, train_epochs
 
 Optimiser = Literal["adamw", "sgd"]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """How the trainable parameters are trained.
 
     Parameters
@@ -81,7 +81,7 @@ def train(
     *,
     X_val: Any,
     y_val: Any,
-    recipe: Recipe = Recipe(),  # noqa: B008 - a frozen value
+    recipe: TrainingRecipe = TrainingRecipe(),  # noqa: B008 - a frozen value
     penalty: InProcessing | None = None,
     groups: Any = None,
     groups_val: Any = None,
@@ -100,7 +100,7 @@ def train(
         vectors in its precision.
     y, y_val : array-like of shape (N,)
         Labels 0 and 1 for a model with one output, class numbers otherwise.
-    recipe : Recipe, optional
+    recipe : TrainingRecipe, optional
         Optimiser, rate and number of epochs.
     penalty : InProcessing, optional
         A baseline such as `GapReg`, added to the loss.
@@ -136,7 +136,7 @@ def train(
 def _run(
     objective: TextObjective,
     optimiser: torch.optim.Optimizer,
-    recipe: Recipe,
+    recipe: TrainingRecipe,
     seed: int,
     state: TrainingState,
     kept: TrainingCheckpoint | None,

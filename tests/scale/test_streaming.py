@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +86,21 @@ MODELS: dict[str, Any] = {
 }
 
 
+SETTINGS = {"search": Grid(points=5, scales=(1.0, 3.0)), "verbose": False, "weight_decay": 0.01}
+
+
+@cache
+def fit_in_memory(kind: str) -> FairIJ:
+    return DATA.fit(FairIJ(MODELS[kind](), **SETTINGS))
+
+
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
 @pytest.mark.filterwarnings("ignore:X (does not have|has) .*feature names")
 @pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
 def test_a_fit_on_a_source_is_the_fit_in_memory(tmp_path: Path, kind: str, form: Any) -> None:
-    settings = {"search": Grid(points=5, scales=(1.0, 3.0)), "verbose": False, "weight_decay": 0.01}
-    expected = DATA.fit(FairIJ(MODELS[kind](), **settings))
-    found = FairIJ(MODELS[kind](), memory_limit=2000, **settings).fit(
+    expected = fit_in_memory(kind)
+    found = FairIJ(expected.estimator, memory_limit=2000, **SETTINGS).fit(
         form(tmp_path, ""),
         DATA.y,
         X_val=form(tmp_path, "_val"),

@@ -47,12 +47,22 @@ def frame(rows: Rows, *metrics: Callable[..., float]) -> fairlearn.MetricFrame:
     )
 
 
+PEERS = {"accuracy": "accuracy_score"}  # fairlearn's names of rates that differ
+
+
 def theirs_of(name: str) -> Callable[..., float]:
-    """The same metric in fairlearn, which names those of one rate after the rate."""
+    """The same metric by fairlearn: its own, or folded from its metrics of each rate."""
+    if hasattr(fairlearn, name):
+        return getattr(fairlearn, name)
     family, _, kind = name.rpartition("_")
-    rates = FAMILIES[family].rates
-    peer = {"accuracy": "accuracy_score"}.get(rates[0].name, rates[0].name)
-    return getattr(fairlearn, name if len(rates) > 1 else f"{peer}_{kind}")
+    rates = [PEERS.get(rate.name, rate.name) for rate in FAMILIES[family].rates]
+
+    def folded(*data: Any, agg: str = "worst_case", **options: Any) -> float:
+        found = [getattr(fairlearn, f"{rate}_{kind}")(*data, **options) for rate in rates]
+        fold = "mean" if agg == "mean" else "min" if kind == "ratio" else "max"
+        return getattr(pd.Series(found), fold)()  # leaves NaN out
+
+    return folded
 
 
 def settings_of(name: str) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Small real results of each kind, one of them with names and values that try to break a page."""
+"""Small real results of each kind; one has names and values that try to break a page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOSTILE = (
 
 @dataclass(frozen=True)
 class Case:
-    """A fitted result, and what the page about it is given."""
+    """A fitted result, and the arguments of `write_report` for it."""
 
     fitted: FairIJ
     arguments: dict[str, Any]
@@ -79,7 +79,7 @@ def _lightgbm() -> Case:
 
 
 def _path() -> Case:
-    """Small steps, no row dropped whole, and rows held out by the mitigator itself."""
+    """Small steps, no dropped rows, and rows that the mitigator itself held out."""
     data = problem()
     result = data.fit(fair(search="path", holdout_fraction=0.4))
     return Case(result, {"X": data.X, "y": data.y})
@@ -108,7 +108,7 @@ def _hostile() -> Case:
 
 
 def _unedited() -> Case:
-    """Nothing is better than the model as it is."""
+    """No candidate is better than the unedited model."""
     data = problem()
     result = data.fit(fair(search=Grid(k=(1,), scales=(1e-9,))))
     assert len(result.dropped_) == 0

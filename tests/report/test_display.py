@@ -48,7 +48,7 @@ def labels_along(chart: Any, role: str, folder: Path) -> list[str]:
 
 
 def test_no_label_of_an_axis_is_rounded_to_another(tmp_path: Path) -> None:
-    """Steps of 0.02 up to 0.12, of which a binary computer makes 0.1 and a bit."""
+    """Steps of 0.02 up to 0.12, which are not exact in floating point."""
     index = pd.MultiIndex.from_product([["f", "m"], ["selection_rate"]], names=["group", "rate"])
     rates = pd.DataFrame({"value": [0.03, 0.1], "low": 0.02, "high": [0.05, 0.117]}, index=index)
     labels = labels_along(rate_chart(rates, rates, "selection_rate"), "X", tmp_path)
@@ -78,7 +78,7 @@ def test_a_cell_shows_the_answer_and_the_metrics() -> None:
 
 
 def test_the_positive_label_is_said(tmp_path: Path) -> None:
-    """Of two words the alphabet decides, so a reader must be able to see it."""
+    """The alphabet decides which of two words is positive, so the reader must see it."""
     data = problem()
     words, words_val = (np.where(y == 1, ">50K", "<=50K") for y in (data.y, data.y_val))
     fitted = data.fit(fair(), y=words, y_val=words_val)

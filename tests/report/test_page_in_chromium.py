@@ -1,4 +1,4 @@
-"""The page as a reader meets it: every claim is checked in a real browser."""
+"""The page in a real browser: charts, keyboard, sorting, printing, accessibility."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _number(text: str) -> float:
 
 
 def assert_shows(page: Page, case: Case, place: int) -> None:
-    """The panel shows the candidate at this place from the smallest gap on."""
+    """The panel shows the candidate at this place, counted from the smallest gap."""
     shown = shown_candidates(case.fitted)
     expected, found = shown.table.iloc[place], figures(page)
     for name in ("k", "scale", "gap"):

@@ -1,4 +1,4 @@
-"""Where harmful rows concentrate: planted slices are found, and chance is not."""
+"""Planted slices are found; chance is not named."""
 
 from __future__ import annotations
 

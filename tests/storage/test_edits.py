@@ -1,4 +1,4 @@
-"""Edits as files: what is applied can be undone to the bit, and nothing damaged is ever used."""
+"""Edits as files: they are applied and undone exactly, and damaged ones are never used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Categories that a model does not know from its training are never passed over in silence."""
+"""Categories that a model does not know are never ignored silently."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_parts_of_a_table_are_counted_together() -> None:
 
 
 def test_an_encoder_behind_other_columns_is_not_taken_for_one_of_the_table() -> None:
-    """What a column transformer gives has other columns, though here as many."""
+    """The output of a column transformer has other columns, here of the same number."""
     swapped = make_column_transformer(
         ("passthrough", ["income"]), (SimpleImputer(strategy="most_frequent"), ["job"])
     )
@@ -91,7 +91,7 @@ def test_an_encoder_behind_other_columns_is_not_taken_for_one_of_the_table() -> 
 
 
 def test_an_xgboost_file_without_its_categories_is_refused() -> None:
-    """As files of before 3.1 are: codes could be others than in training."""
+    """Files of versions before 3.1: the codes could differ from those in training."""
     codes = pd.DataFrame(
         {"job": ROWS["job"].astype("category").cat.codes, "income": ROWS["income"]}
     )

@@ -30,7 +30,7 @@ def logits(model: Any, X: Any) -> np.ndarray[Any, Any]:
 
 
 def test_lightgbm_rows_are_coded_as_in_training(tmp_path: Path) -> None:
-    """Only some categories are in the new table, in another order, beside a constant one."""
+    """The new table has only some categories, in another order, and a constant column."""
     table = TABLE.assign(**{"a word": "same", "code": np.arange(len(TABLE)) % 3 * 7})
     rows = table[["job", "income", "code", "a word"]]
     category = rows.astype({"job": "category", "code": "category", "a word": "category"})
@@ -64,7 +64,7 @@ def booster_text(tmp_path: Path) -> bytes:
 def test_a_changed_lightgbm_file_never_reaches_lightgbm(
     tmp_path: Path, booster_text: bytes
 ) -> None:
-    """What passes the check is read and used without harm: LightGBM would end the process."""
+    """A file that passes the check does not crash LightGBM."""
     rng = np.random.default_rng(0)
     path = tmp_path / "changed.txt"
     places = [
@@ -110,7 +110,7 @@ def test_indices_outside_a_tree_are_found(
 
 
 def test_xgboost_files_keep_what_the_estimator_predicts_with(tmp_path: Path) -> None:
-    """Early stopping: the estimator uses the trees up to the best one, and so does its file."""
+    """With early stopping, estimator and file use the trees up to the best one."""
     rows, new = plain_files.as_categories(TABLE), plain_files.as_categories(NEW)
     model = xgboost.XGBClassifier(
         n_estimators=60, early_stopping_rounds=3, enable_categorical=True, n_jobs=1
@@ -132,7 +132,7 @@ def test_xgboost_files_keep_what_the_estimator_predicts_with(tmp_path: Path) -> 
 def test_branches_outside_an_xgboost_tree_are_found(
     tmp_path: Path, name: str, node: int, value: int, ending: str
 ) -> None:
-    """XGBoost itself would read there, and end the process."""
+    """XGBoost itself would read outside its memory and crash."""
     plain_files.save_xgboost(TABLE, tmp_path)
     content = json.loads((tmp_path / "model.json").read_text())
     content["learner"]["gradient_booster"]["model"]["trees"][3][name][node] = value

@@ -184,17 +184,15 @@ def card(**changes: Any) -> Any:
     return type("Card", (Scorecard,), changes)(torch.tensor([1.0, -1.0, 0.5, 2.0]).double())
 
 
-class Wrong(FeatureJacobian):
-    def transposed_times(self, u: torch.Tensor) -> torch.Tensor:
-        return 2 * super().transposed_times(u)
+def broken(name: str, answer: Any) -> dict[str, Any]:
+    """A scorecard whose linearisations have one wrong member."""
+    kind = type("Broken", (ConstantLinearization,), {name: answer})
 
-    def row_squares(self) -> torch.Tensor:
-        return torch.zeros(len(self.X), dtype=torch.float64)
+    def linearize(self: Any, X: Any, *, keep: bool = True) -> Any:
+        right = Scorecard.linearize(self, X)
+        return kind(right.outputs, right.jacobian)
 
-
-def wrong(self: Any, X: Any, *, keep: bool = True) -> ConstantLinearization:
-    jacobian = Wrong(torch.as_tensor(X), 1, intercept=False)
-    return ConstantLinearization(jacobian.times(self.theta), jacobian)
+    return {"linearize": linearize, "evaluator": linearize}
 
 
 def in_place(self: Any, theta: torch.Tensor) -> Any:
@@ -205,7 +203,20 @@ def in_place(self: Any, theta: torch.Tensor) -> Any:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"linearize": wrong}, "<u, J r>"),
+        (broken("jvp", lambda self, r: 2 * self.jacobian.times(r)), "jvp, by differences"),
+        (broken("vjp", lambda self, u: 2 * self.jacobian.transposed_times(u)), "<u, J r>"),
+        (broken("sandwich", lambda self, r, middle: r), "sandwich, by vjp and jvp"),
+        (broken("second_order", lambda self, u, r: r), "second_order, by differences"),
+        (broken("moved", lambda self, by: self), r"moved\(by\).outputs"),
+        (broken("rows", lambda self, index: self.jacobian.X[index]), "rows has shape"),
+        (broken("restrict", lambda self, index, *, keep=False: self), r"restrict\(index\)"),
+        (broken("sums", lambda self, u, pieces: torch.ones(4, len(pieces))), "sums, by rows"),
+        (broken("gram", lambda self, middle: torch.eye(4)), "gram, by rows"),
+        (broken("row_squares", lambda self: torch.zeros(12)), "row_squares must be"),
+        (broken("row_products", lambda self: torch.eye(12)), "row_products, by rows"),
+        (broken("held_bytes", lambda self: -1), "held_bytes must be None or at least 0"),
+        (broken("along", lambda self, d, scales: self.outputs[None]), "along has shape"),
+        (broken("confirm", lambda self, d, c, *, everywhere: self.outputs[None]), "confirm"),
         ({"edited": in_place}, "outputs of the edited model|original"),
         ({"edited": lambda self, theta: type(self)(self.theta)}, "theta of the edited model"),
         ({"loss_name": "hinge"}, "loss_name is 'hinge'"),

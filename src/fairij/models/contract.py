@@ -86,7 +86,7 @@ def check_products(editable: Editable, X: Any, linear: Linearization) -> None:
     _close("jvp, after an earlier result was overwritten", linear.jvp(r), moved, SAME)
     pulled = linear.vjp(u)
     _require(pulled.shape == theta.shape, f"vjp has shape {tuple(pulled.shape)}")
-    _close("<u, J r> = <J^T u, r>", (u * moved).sum(), pulled @ r, SAME)
+    _close("<u, J r> = <J^T u, r>", (u * moved).sum(), pulled @ r, SAME, u.norm() * moved.norm())
     weights = _random(z, 2)
     both = linear.sandwich(r, lambda part, rows: part * weights[rows])
     _close("sandwich, by vjp and jvp", both, linear.vjp(weights * moved), SAME)
@@ -187,17 +187,21 @@ def check_edits(editable: Editable, X: Any) -> None:
 def check_training_facts(editable: Editable, rows: int) -> None:
     """Loss, classes, weights, held-back rows and penalty are well-formed."""
     _require(editable.loss_name in (None, *LOSSES), f"loss_name is {editable.loss_name!r}")
-    classes, names, size = editable.classes, editable.class_names, len(editable.theta)
+    classes, size = editable.classes, len(editable.theta)
     _require(classes is None or np.ndim(classes) == 1, "classes must be None or have shape (C,)")
-    words = (*names, *editable.caveats)
+    words = (*editable.class_names, *editable.caveats)
     _require(all(isinstance(word, str) for word in words), "class_names and caveats must be words")
     n_classes = 2 if classes is None else len(classes)
     y = torch.arange(rows) % n_classes
     for given in (None, torch.linspace(1, 2, rows, dtype=torch.float64)):
         weight = editable.row_weights(y, given)
-        sound = weight is None if given is None else False
-        if weight is not None:
-            sound = weight.shape == (rows,) and bool((weight >= 0).all() & weight.isfinite().all())
+        if weight is None and given is None:
+            continue
+        sound = (
+            weight is not None
+            and weight.shape == (rows,)
+            and bool((weight.isfinite() & (weight >= 0)).all())
+        )
         _require(sound, "row_weights must give one finite weight of at least 0 per row")
     held = editable.held_back(np.arange(rows) if classes is None else classes[y.numpy()])
     if not (held is None or (isinstance(held, str) and held == "unknown")):
@@ -238,16 +242,13 @@ def _close(
     tolerance: dict[torch.dtype, float],
     scale: Tensor | None = None,
 ) -> None:
-    """Raise unless the values agree within a tolerance, relative to the largest of them."""
+    """Raise unless values agree within a tolerance, relative to the largest of ``scale``."""
     _require(
         found.shape == expected.shape,
         f"{what}: the shape must be {tuple(expected.shape)}, got {tuple(found.shape)}",
     )
-    size = max(float(t.abs().max()) for t in (expected, scale if scale is not None else expected))
+    size = float((expected if scale is None else scale).abs().max())
     off = float((found.double() - expected.double()).abs().max())
-    limit = tolerance[_narrow(found, expected)] * max(size, 1.0)
+    exact = found.dtype == expected.dtype == torch.float64
+    limit = tolerance[torch.float64 if exact else torch.float32] * size
     _require(off <= limit, f"{what}: off by {off:.2e}, more than {limit:.2e}")
-
-
-def _narrow(*values: Tensor) -> torch.dtype:
-    return torch.float64 if all(v.dtype == torch.float64 for v in values) else torch.float32

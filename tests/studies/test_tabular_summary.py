@@ -80,7 +80,7 @@ def test_gaps_that_are_not_reached_are_not_compared() -> None:
     verdict = front_against_gapreg(records, "Fair-IJ", GAP)
     assert "; 1 of them, with gaps down to 0.0000" in verdict.found
     assert verdict.agrees == "agrees in part"  # there it has no front at all
-    assert "Why: the edits come less far on the validation rows already" in verdict.found
+    assert "Why: the edits reduce the gap less, already on the validation rows" in verdict.found
 
 
 def test_why_a_front_falls_short_is_told_from_validation_and_test_rows() -> None:
@@ -89,11 +89,11 @@ def test_why_a_front_falls_short_is_told_from_validation_and_test_rows() -> None
     records.loc[edit, f"test_{GAP}"] = 0.06
     verdict = front_against_gapreg(records, "Fair-IJ", GAP)
     assert verdict.agrees == "agrees in part"
-    assert "Why: the edit is fitted to the validation rows" in verdict.found
+    assert "Why: the edit overfits the validation rows" in verdict.found
     assert "Fair-IJ 0.0000 on validation and 0.0600 on test rows" in verdict.found
     assert "Why" not in front_against_gapreg(made_up(), "Fair-IJ", GAP).found
     paid = front_against_gapreg(made_up(0.006), "Fair-IJ", GAP).found
-    assert "Why: edits come as far, and pay more accuracy for it" in paid
+    assert "Why: edits reduce the gap as much, but lose more accuracy" in paid
 
 
 def test_seeds_in_which_the_base_model_stands_in_do_not_decide() -> None:

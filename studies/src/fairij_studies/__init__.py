@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from fairij.errors import InvalidInputError
-from fairij.method.progress import Progress, silent
+from fairij.method.run import Progress, silent
 from fairij_studies.driver import Study, StudyError, Unit, load_records, run_study
 
 STUDIES: dict[str, str] = {

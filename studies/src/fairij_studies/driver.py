@@ -16,7 +16,7 @@ import pandas as pd
 from fairij import __version__
 from fairij.data.checks import whole_number
 from fairij.errors import InvalidInputError
-from fairij.method.progress import Progress, silent
+from fairij.method.run import Progress, silent
 from fairij_studies.provenance import code_hash
 from fairij_studies.records import (
     JOURNAL,

@@ -14,7 +14,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def mean_and_deviation(values: pd.Series, digits: int = 4) -> str:
-    """``mean ± deviation`` over seeds; the mean alone where there is one seed."""
+    """Return ``mean ± deviation`` over seeds, or the mean alone if there is one seed."""
     numbers = np.asarray(values, dtype=float)
     if len(numbers) < 2:
         return f"{numbers.mean():.{digits}f}"

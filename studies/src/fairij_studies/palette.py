@@ -1,11 +1,11 @@
-"""How methods look in all figures of the studies, and where their labels go."""
+"""How methods look in the figures of all studies, and where their labels go."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Okabe and Ito's colours, distinct to colour-blind readers; shapes and dashes repeat what they say
+# Okabe and Ito's colours, which colour-blind readers can tell apart; shapes repeat the information
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK, GREY = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#B8A800", "#0072B2", "#D55E00", "#CC79A7",
     "#777777",
@@ -14,7 +14,7 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK, GREY = (
 
 @dataclass(frozen=True)
 class Look:
-    """A method's colour and the shape of its points; ``heavy`` for what the page is about."""
+    """A method's colour and the shape of its points. ``heavy`` marks forms of Fair-IJ."""
 
     colour: str
     shape: str
@@ -44,23 +44,23 @@ LOOKS = {
 
 
 def look_of(method: str) -> Look:
-    """A method's look; its form on the edited model has that of the plain one."""
+    """Return a method's look. Its form on the edited model looks like the plain form."""
     return LOOKS.get(method) or LOOKS.get(method.removesuffix("-IJ")) or Look(GREY, "circle")
 
 
 def spread_out(places: Sequence[float], apart: float, low: float, high: float) -> list[float]:
-    """Move places as little as seems needed so that any two are ``apart``, within two bounds."""
+    """Move places so that any two are ``apart`` from each other, within two bounds."""
     if not places:
         return []
     order = sorted(range(len(places)), key=lambda i: places[i])
     apart = min(apart, (high - low) / max(len(places) - 1, 1))
     moved = [places[i] for i in order]
-    for _ in range(50):  # neighbours that are too close push each other away
+    for _ in range(50):  # neighbours that are too close move apart
         for i in range(len(moved) - 1):
             overlap = max(apart - (moved[i + 1] - moved[i]), 0)
             moved[i] -= overlap / 2
             moved[i + 1] += overlap / 2
-    for i in range(len(moved)):  # what is left, and the bounds, from one end and then the other
+    for i in range(len(moved)):  # then enforce distances and bounds, from both ends
         moved[i] = max(moved[i], moved[i - 1] + apart if i else low)
     for i in reversed(range(len(moved))):
         moved[i] = min(moved[i], moved[i + 1] - apart if i + 1 < len(moved) else high)

@@ -18,23 +18,23 @@ STORY = Story(
     name="adult",
     heading="UCI Adult: every method on the same split and base model",
     about={
-        TITLE: "Who in the 1994 US census earns more than 50,000 dollars. UCI's own test set is "
-        "kept; a random 33 % of the training rows is for validation in each trial. All rows and "
-        "columns are kept, categories one-hot encoded, numbers standardised; sex is the group and "
-        "is not among the features. The paper names a test set of 12,661 rows: the preprocessing "
-        "that it follows trains on 2,399 of UCI's test rows and leaves out rows with missing "
-        "values. UCI's own test set has 16,281, and that is what is used here; "
-        "`adult_splits(protocol='paper')` gives the other."
+        TITLE: "The task: who in the 1994 US census earns more than 50,000 dollars? UCI's own test "
+        "set is kept. In each trial, a random 33 % of the training rows is for validation. All "
+        "rows and columns are kept. Categories are one-hot encoded and numbers are standardised. "
+        "Sex is the group and is not among the features. The paper names a test set of 12,661 "
+        "rows: the preprocessing that it follows trains on 2,399 of UCI's test rows and drops "
+        "rows with missing values. We use UCI's own test set of 16,281 rows. "
+        "`adult_splits(protocol='paper')` gives the paper's."
     },
     paper_gaps=(0.18, 0.01),
-    settings="Settings were fixed on other seeds, with their results on the same official test "
-    f"rows in view. {LATER}",
+    settings="Settings were fixed on other seeds, and their results on the same official test "
+    f"rows were known. {LATER}",
 )
 
 
 @dataclass(frozen=True)
 class AdultRows:
-    """UCI's files: from a folder, the cache, or a source that can be reached."""
+    """UCI's files: from a folder, the cache, or a download."""
 
     data_home: str | None = None
     path: str | None = None
@@ -49,7 +49,7 @@ class AdultRows:
 def make_study(
     *, data_home: str | os.PathLike[str] | None = None, path: str | os.PathLike[str] | None = None
 ) -> Study:
-    """The study; ``path`` is a folder that holds ``adult.data`` and ``adult.test``."""
+    """Return the study. ``path`` is a folder with ``adult.data`` and ``adult.test``."""
     rows = AdultRows(
         None if data_home is None else os.fspath(data_home),
         None if path is None else os.fspath(path),

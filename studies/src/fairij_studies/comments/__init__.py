@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fairij.language.training import Recipe
+from fairij.language.training import TrainingRecipe
 from fairij_studies.comments.cost import agreement_unit, cost_unit
 from fairij_studies.comments.heads import STRENGTHS, both_gaps_unit, head_unit
 from fairij_studies.comments.prepared import COMMENTS, ENCODER, make_up, mentions_unit, prepare
@@ -23,8 +23,9 @@ HEADS = ("LC", "NC")
 TOKENS = (4, 8, 10)
 SEEDS = range(N_SEEDS)
 TINY = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
-LONGER = replace(RECIPE, epochs=12, patience=3)  # to its best validation loss, for the cost
-QUICK = Recipe(learning_rate=1e-2, batch_size=64, epochs=3, patience=2)
+# trained to its best validation loss, to measure the cost
+LONGER = replace(RECIPE, epochs=12, patience=3)
+QUICK = TrainingRecipe(learning_rate=1e-2, batch_size=64, epochs=3, patience=2)
 
 
 def make_study(
@@ -33,7 +34,7 @@ def make_study(
     data_home: str | os.PathLike[str] | None = None,
     path: str | os.PathLike[str] | None = None,
 ) -> Study:
-    """The study; ``prepared`` is a folder made by `prepare`, and is made where it is missing."""
+    """Return the study. ``prepared`` is a folder made by `prepare`. It is made if it is missing."""
     given = None if prepared is None else Path(prepared)
     return Study("comments", partial(study_units, given, data_home, path), draw)
 
@@ -44,7 +45,7 @@ def study_units(
     path: str | os.PathLike[str] | None,
     quick: bool,
 ) -> list[Unit]:
-    """All units; the quick form is on made-up comments and small random encoders."""
+    """Return all units. The quick form has made-up comments and small random encoders."""
     if quick:
         folder = prepared or Path(tempfile.mkdtemp(prefix="fairij-comments-"))
         if not (folder / COMMENTS).exists():
@@ -57,13 +58,13 @@ def study_units(
 
 
 def whole_units(folder: str) -> list[Unit]:
-    """What the tables need first: the paper's identity, then the others, then the penalties."""
+    """Return the units: first the paper's identity, then the others, then the penalties."""
     first, others = IDENTITIES[:1], IDENTITIES[1:]
     runs = [(n, seed) for seed in SEEDS for n in TOKENS]
     return [
         mentions(folder),
         pretraining(folder),
-        *(  # a seed's units in a row: they share its plain training
+        *(  # units of a seed are together: they share its plain training
             make(folder, kind, s, i)
             for kind in HEADS
             for s in SEEDS
@@ -130,7 +131,7 @@ def regularised_triggers(folder: str, n: int, seed: int, strength: float) -> Uni
 
 
 def costs(folder: str) -> list[Unit]:
-    """Times and agreement; each to be run alone on its machine."""
+    """Return the units of times and agreement. Run each alone on its machine."""
     named = {"folder": folder, "name": ENCODER, "n_tokens": 10, "identity": IDENTITIES[0]}
     return [
         Unit(
@@ -155,7 +156,7 @@ def costs(folder: str) -> list[Unit]:
 
 
 def quick_units(folder: str) -> list[Unit]:
-    """One unit of each kind."""
+    """Return one unit of each kind."""
     first = IDENTITIES[0]
     named = {"folder": folder, "name": ENCODER, "n_tokens": 4, "identity": first, "recipe": QUICK}
     small = {"folder": folder, "n_tokens": 4, "seed": 0, "recipe": QUICK}

@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("studies/comments"))
     parser.add_argument("--only", nargs="*", default=[], help="field=value of the units' keys")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--machine", help="keep the records apart from others, under this name")
+    parser.add_argument("--machine", help="keep the records separate, under this name")
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
     if asked.work == "prepare":
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def on_machine(study: Study, name: str | None) -> Study:
-    """The same units, to be recorded beside those of another machine."""
+    """Return the same units, recorded next to those of another machine."""
     if name is None:
         return study
 

@@ -1,4 +1,4 @@
-"""What editing a trigger-token model costs, and whether CPU and GPU find the same edit."""
+"""The cost of editing a trigger-token model, and whether CPU and GPU find the same edit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from fairij import FairIJ, Grid
 from fairij.language.batches import on_device
-from fairij.language.training import Recipe, train
+from fairij.language.training import TrainingRecipe, train
 from fairij.models.text.trigger_editable import TriggerEditable
 from fairij.models.text.triggers import TriggerTokens
 from fairij_studies.comments.heads import KEPT_BYTES, edited, training_arguments
@@ -23,13 +23,13 @@ FEW = 4000  # comments
 
 
 def cost_unit(
-    *, folder: str, name: str, n_tokens: int, identity: str, recipe: Recipe = RECIPE
+    *, folder: str, name: str, n_tokens: int, identity: str, recipe: TrainingRecipe = RECIPE
 ) -> list[dict[str, Any]]:
-    """Seconds of training, of the floor, of the scores, and of a whole mitigation by phase."""
+    """Measure training, the lower bound, the scores, and a whole mitigation by phase."""
     parts = comments(folder)
     fresh, rows = fresh_model(folder, name, n_tokens, 0)
     given = training_arguments(parts, rows)
-    train(fresh, recipe=Recipe(epochs=1), seed=0, **given)  # kernels are made once
+    train(fresh, recipe=TrainingRecipe(epochs=1), seed=0, **given)  # kernels are compiled once
     start = time.perf_counter()
     plain = train(fresh, recipe=recipe, seed=0, **given)
     training = time.perf_counter() - start
@@ -45,7 +45,7 @@ def cost_unit(
         settings: Any = {"budget": None, "dampings": (1e-2,)}
         return edited(plain.model, "demographic_parity", parts, rows, identity, **settings)
 
-    mitigated(few, on)  # likewise
+    mitigated(few, on)  # the same
     found = mitigated(parts, rows)
     return [
         {
@@ -71,9 +71,9 @@ def agreement_unit(
     train_rows: int,
     validation_rows: int,
     threads: int = 8,
-    recipe: Recipe = RECIPE,
+    recipe: TrainingRecipe = RECIPE,
 ) -> list[dict[str, Any]]:
-    """The same edit on CPU and on the device, both in float32, and on the device in bfloat16."""
+    """Compare the edit on CPU and device, both in float32, and on the device in bfloat16."""
     parts = comments(folder)
     some = {
         "train": _with_mentions(parts["train"], identity, train_rows),
@@ -138,7 +138,7 @@ def _edit_on(
 
 
 def _with_mentions(part: Part, identity: str, rows: int) -> Part:
-    """All comments that mention the identity, and others up to a number."""
+    """Return all comments that mention the identity, and others up to a number."""
     mentioned = part.mentions[identity].to_numpy()
     index = np.argsort(~mentioned, kind="stable")[:rows]
     return part.take(np.sort(index))

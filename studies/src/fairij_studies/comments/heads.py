@@ -1,4 +1,4 @@
-"""LC and NC on the encoder's vectors: plain training, the regularised ones, and the edit."""
+"""LC and NC on the encoder's vectors: plain training, regularised training, and the edit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fairij.language.batches import on_device, run_all
 from fairij.language.features import features, standardised
 from fairij.language.heads import HEADS
 from fairij.language.selection import BalancedAccuracyBudget
-from fairij.language.training import Recipe, Trained, train
+from fairij.language.training import Trained, TrainingRecipe, train
 from fairij.solvers import Solver
 from fairij_studies.comments.measured import measured
 from fairij_studies.comments.prepared import ENCODER, PARTS, Part, comments, device, encoder
@@ -29,20 +29,20 @@ from fairij_studies.comments.prepared import ENCODER, PARTS, Part, comments, dev
 CONSTRAINTS = ("equalized_odds", "demographic_parity")
 STRENGTHS = (0.2, 1.0)
 RECIPES = {
-    "LC": Recipe(learning_rate=3e-3, batch_size=512, epochs=40, patience=3),
-    "NC": Recipe(learning_rate=3e-4, batch_size=512, epochs=20, patience=3),
+    "LC": TrainingRecipe(learning_rate=3e-3, batch_size=512, epochs=40, patience=3),
+    "NC": TrainingRecipe(learning_rate=3e-4, batch_size=512, epochs=20, patience=3),
 }
-# the edit is one that loses at most this much of balanced accuracy on validation rows
+# the edit may lose this much balanced accuracy on validation rows
 BUDGET = 0.005
 DAMPINGS = (1e-3, 1e-2, 1e-1)
-SAMPLED = {"LC": 0, "NC": 4096}  # rows that guide the solver, where parameters are many
+SAMPLED = {"LC": 0, "NC": 4096}  # rows of the solver's preconditioner, if there are many parameters
 KEPT_BYTES = {"cpu": 2**31, "cuda": 2**35}
 SOLVER_BYTES = 2**31
 
 
 @cache
 def vectors(folder: str) -> dict[str, NDArray[np.float32]]:
-    """The standardised vectors of each split, from the folder's cache where they are there."""
+    """Return the standardised vectors of each split, from the folder's cache if it has them."""
     parts = comments(folder)
     model = encoder(folder, ENCODER, device(), "float32")
     raw = [features(parts[name].tokens, model, cache=Path(folder) / "features") for name in PARTS]
@@ -51,7 +51,7 @@ def vectors(folder: str) -> dict[str, NDArray[np.float32]]:
 
 @dataclass(frozen=True)
 class Plain:
-    """A head trained without a penalty, which knows nothing of identities; and its rows."""
+    """A head trained without a penalty and without identities, and its rows."""
 
     fresh: Any
     rows: dict[str, Any]
@@ -73,7 +73,7 @@ def plain(folder: str, head: str, seed: int) -> Plain:
 
 
 def shared_solver(head: str) -> SharedConjugateGradient:
-    """For the edits of one unit, whose records must not depend on other units."""
+    """Return a solver for the edits of one unit, so that its records do not depend on others."""
     return SharedConjugateGradient(sample_rows=SAMPLED[head], memory_limit=SOLVER_BYTES)
 
 
@@ -85,7 +85,7 @@ def head_unit(
     identity: str,
     dampings: tuple[float, ...] = DAMPINGS,
 ) -> list[dict[str, Any]]:
-    """Every method on one head, one seed, one identity."""
+    """Run every method on one head, one seed, one identity."""
     parts, base = comments(folder), plain(folder, head, seed)
     solver = shared_solver(head)
     records = [
@@ -114,10 +114,10 @@ def edited_by_both_rules(
     dampings: tuple[float, ...],
     solver: Solver,
 ) -> list[dict[str, Any]]:
-    """Fair-IJ by the paper's rule and by its budget, from one table of candidates.
+    """Run Fair-IJ by the paper's rule and by its budget, from one table of candidates.
 
-    Those are solved loosely. As in a fit, the lowest of them is solved again and judged anew until
-    it is the lowest still.
+    Candidates are solved loosely. As in a fit, the lowest is solved and judged again until it
+    stays the lowest.
     """
     measured_on = constraint, parts, base.rows, identity
     given = base.trained.model, *measured_on
@@ -125,7 +125,7 @@ def edited_by_both_rules(
     fair = fitted(*given, budget=BUDGET, dampings=dampings, solver=solver)
     within = edit_record(fair, *measured_on, time.perf_counter() - start)
     table = fair.candidates_.copy()
-    solved: dict[int, tuple[FairIJ, float]] = {}  # by their places in the table
+    solved: dict[int, tuple[FairIJ, float]] = {}  # by row of the table
     while (place := lowest_of(table)) not in solved:
         start, row = time.perf_counter(), table.iloc[place]
         alone = fitted(
@@ -136,20 +136,20 @@ def edited_by_both_rules(
             search=Grid(k=(int(row["k"]),), scales=(float(row["scale"]),)),
         )
         solved[place] = alone, time.perf_counter() - start
-        for name in ("gap", "accuracy"):  # of that candidate, or of the model as it was
+        for name in ("gap", "accuracy"):  # of that candidate, or of the unedited model
             table.loc[place, name] = alone.candidates_[name].iloc[-1]
     lowest, seconds = solved[place]
     return [edit_record(lowest, *measured_on, seconds), within]
 
 
 def lowest_of(candidates: pd.DataFrame) -> int:
-    """The paper's rule."""
+    """Choose by the paper's rule."""
     gap, accuracy = (candidates[name].to_numpy() for name in ("gap", "accuracy"))
     return LowestGap().choose(gap, accuracy, before=float(accuracy[0]))
 
 
 def both_gaps_unit(*, folder: str, head: str, seed: int, identity: str) -> list[dict[str, Any]]:
-    """The edit for equalized odds that weighs its two gaps so as to close both at once."""
+    """Edit for equalized odds, with its two gaps weighted so that both close."""
     parts, base = comments(folder), plain(folder, head, seed)
     given = base.trained.model, "equalized_odds_balanced", parts, base.rows, identity
     found = edited(*given, budget=BUDGET, solver=shared_solver(head))
@@ -159,7 +159,7 @@ def both_gaps_unit(*, folder: str, head: str, seed: int, identity: str) -> list[
 def training_arguments(
     parts: dict[str, Part], rows: Any, identity: str | None = None
 ) -> dict[str, Any]:
-    """Of `train`; the groups where a penalty needs those of an identity."""
+    """Return arguments of `train`, with groups if a penalty needs those of an identity."""
     given = {
         "X": rows["train"],
         "y": parts["train"].y,
@@ -175,7 +175,7 @@ def training_arguments(
 def regularised(
     fresh: Any,
     method: InProcessing,
-    recipe: Recipe,
+    recipe: TrainingRecipe,
     seed: int,
     parts: dict[str, Part],
     rows: Any,
@@ -200,7 +200,7 @@ def edited(
     identity: str,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Fair-IJ's edit, measured; the settings are those of `fitted`."""
+    """Return Fair-IJ's edit, measured. The settings are those of `fitted`."""
     start = time.perf_counter()
     fair = fitted(model, constraint, parts, rows, identity, **settings)
     return edit_record(fair, constraint, parts, rows, identity, time.perf_counter() - start)
@@ -218,7 +218,7 @@ def fitted(
     solver: str | Solver = "cg",
     search: Grid = Grid(points=20),  # noqa: B008 - a frozen value
 ) -> FairIJ:
-    """Fair-IJ; without a budget the paper's rule, the lowest gap on validation rows."""
+    """Fit Fair-IJ. Without a budget it uses the paper's rule, the lowest validation gap."""
     where = rows["val"]["input_ids"] if isinstance(rows["val"], dict) else rows["val"]
     return FairIJ(
         model,
@@ -242,7 +242,7 @@ def fitted(
 def edit_record(
     fair: FairIJ, constraint: str, parts: dict[str, Part], rows: Any, identity: str, seconds: float
 ) -> dict[str, Any]:
-    """What a fit of so many seconds chose, measured."""
+    """Return the record of a fit's choice, measured."""
     chosen, rule = fair.candidates_.iloc[fair.chosen_], "lowest gap"
     if isinstance(fair.selection, BalancedAccuracyBudget):
         rule = f"budget {fair.selection.budget:g}"
@@ -263,7 +263,7 @@ def facts(method: str, constraint: str, seconds: float, **more: Any) -> dict[str
 
 
 def judged(model: Any, parts: dict[str, Part], rows: Any, identity: str) -> dict[str, float]:
-    """Figures on test rows, and on validation rows with a prefix."""
+    """Return figures on test rows, and on validation rows with a prefix."""
     found: dict[str, float] = {}
     for name, prefix in (("test", ""), ("val", "validation_")):
         z = run_all(model, rows[name]).cpu().numpy()

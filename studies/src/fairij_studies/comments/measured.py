@@ -1,4 +1,4 @@
-"""Balanced accuracy and gaps of one model's predictions, as a record."""
+"""Balanced accuracy and gaps of one model's predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairij.fairness.rates import rates_by_name
 def measured(
     z: NDArray[Any], y: NDArray[Any], mentioned: NDArray[Any], *, prefix: str = ""
 ) -> dict[str, float]:
-    """Of logits ``z`` (N,): the paper's three figures, and each group's rates."""
+    """Return the paper's three figures and each group's rates, from logits ``z`` (N,)."""
     table = counts.confusion_counts(
         y.astype(np.int64),
         (z > 0).astype(np.int64),

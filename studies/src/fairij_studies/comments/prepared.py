@@ -1,7 +1,7 @@
-"""What the study works on, as one folder: tokenised comments and a frozen encoder.
+"""The data of the study in one folder: tokenised comments and a frozen encoder.
 
-So that the study can be run on a machine without a network: make the folder on one that has, carry
-it over. Comments are kept as token numbers, about 14 MB; the encoder in half precision, 45 MB.
+The folder can be made on one machine and copied to another one that has no network. Comments are
+stored as token numbers (14 MB), the encoder in half precision (45 MB).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ COMMENTS, ENCODER = "comments.npz", "encoder"
 class Part:
     """The comments of one split."""
 
-    tokens: pd.DataFrame  # input_ids, one array a row
+    tokens: pd.DataFrame  # input_ids, one array per row
     y: NDArray[np.float32]
-    mentions: pd.DataFrame  # one column of booleans an identity
+    mentions: pd.DataFrame  # one column of booleans per identity
     rows: NDArray[np.int64]  # their numbers in the whole table
 
     def take(self, index: NDArray[np.int64]) -> Part:
@@ -51,7 +51,7 @@ def prepare(
     path: PathLike | None = None,
     encoder: PathLike | None = None,
 ) -> Path:
-    """Fetch, tokenise and write everything that the study needs into ``folder``."""
+    """Fetch, tokenise and write everything that the study needs into a folder."""
     folder = Path(folder)
     source = fetch_minilm(data_home=data_home, path=encoder)
     comments = fetch_wikipedia_comments(
@@ -66,10 +66,10 @@ def prepare(
 
 
 def make_up(folder: PathLike, *, rows: int = 1000, seed: int = 0) -> Path:
-    """Made-up comments for the quick form and a small random BERT: nothing real about either.
+    """Make up comments and a small random BERT for the quick form. Neither is real.
 
-    Words are numbers. Some are rude, one marks an identity, and comments that mention it are
-    called toxic more often than their words alone would make them.
+    Words are numbers. Some are rude, and one marks an identity. Comments that mention it are
+    labelled toxic more often than their words explain.
     """
     folder = Path(folder)
     rng = np.random.default_rng(seed)
@@ -115,7 +115,7 @@ def write_comments(folder: Path, ids: Any, y: Any, split: Any, mentions: pd.Data
 
 @cache
 def comments(folder: str) -> dict[str, Part]:
-    """The comments of each split."""
+    """Return the comments of each split."""
     with np.load(Path(folder) / COMMENTS) as stored:
         lengths = stored["lengths"].astype(np.int64)
         rows = np.split(stored["ids"].astype(np.int64), np.cumsum(lengths)[:-1])
@@ -128,7 +128,7 @@ def comments(folder: str) -> dict[str, Part]:
 
 
 def mentions_unit(*, folder: str) -> list[dict[str, Any]]:
-    """How many comments of each split mention each identity, and how many of those are toxic."""
+    """Count the comments that mention each identity, and the toxic ones, per split."""
     return [
         {
             "method": "mentions",
@@ -148,5 +148,5 @@ def device() -> str:
 
 @cache
 def encoder(folder: str, name: str, where: str, precision: str) -> Any:
-    """A frozen encoder of the folder, on a device; "bfloat16" is for GPUs."""
+    """Return a frozen encoder of the folder on a device. "bfloat16" is for GPUs."""
     return load_encoder(Path(folder) / name, device=where, dtype=getattr(torch, precision))

@@ -1,4 +1,4 @@
-"""README.md and the figure of the comments study, from the records alone."""
+"""README.md and the figure of the comments study, made from the records alone."""
 
 from __future__ import annotations
 
@@ -27,40 +27,44 @@ from fairij_studies.palette import look_of
 
 FIGURE = "trade-off.svg"
 RUN = ("encoder", "model", "identity", "seed", "method", "constraint", "strength", "rule")
-MACHINE = "machine"  # of records that are not those of the tables
+MACHINE = "machine"  # a field of records that are not in the tables
 HEADING = """# Comments: toxicity classifiers on frozen language models
 
-Balanced accuracy (BA, in percent) and the gap on test comments; mean ± deviation over seeds.
-Each block of two columns is one method run for one gap: EO, the gap of true positive rates plus
-that of false positive rates, and DP, the gap of the shares called toxic. LC: a linear head; NC: a
-head with two hidden layers; TT=n: n trigger tokens (trained embeddings before the text) and a
-linear head.
+The tables show balanced accuracy (BA, in percent) and the gap on test comments, as mean ± deviation
+over seeds. Each block of two columns is one method run for one gap. EO is the gap of true positive
+rates plus that of false positive rates. DP is the gap of the shares called toxic. LC is a linear
+head. NC is a head with two hidden layers. TT=n is n trigger tokens (trained embeddings before the
+text) and a linear head.
 
-**What is used.** Comments: 184,354 from Wikipedia talk pages and Twitter with people's labels,
-`fetch_wikipedia_comments`; *not* CivilComments, which has to be given by hand
-(`fetch_civil_comments`). Groups: comments that mention an identity, by a list of terms, and the
-rest. Split: 50/25/25, fixed by a hash of the text; seeds change the training alone, so the
-deviations leave out the sampling of test comments. Encoder: all-MiniLM-L6-v2 (a BERT of 6 layers
-by 384, stored in half precision), frozen, its last layer averaged; *not* bert-base-uncased. The
-small T5 (4 layers by 256) is *not* T5: it has seen the training comments alone, three times over,
-and its figures say how the method works through T5's code, nothing of how well T5 would do.
+**What is used**
+
+- Comments: 184,354 from Wikipedia talk pages and Twitter with people's labels
+  (`fetch_wikipedia_comments`). They are *not* CivilComments, which you have to supply
+  (`fetch_civil_comments`).
+- Groups: comments that mention an identity, by a list of terms, and the rest.
+- Split: 50/25/25, fixed by a hash of the text. Seeds change only the training, so the deviations do
+  not include the sampling of test comments.
+- Encoder: all-MiniLM-L6-v2 (a BERT of 6 layers by 384, stored in half precision), frozen, with its
+  last layer averaged. It is *not* bert-base-uncased.
+- The small T5 (4 layers by 256) is *not* T5. It has seen only the training comments, three times.
+  Its figures show that the method works with T5's code, not how well T5 would do.
 
 **Fair-IJ** takes the smallest gap on validation comments among edits that lose at most 0.005 of
-balanced accuracy there ("budget"), and by the paper's rule the smallest gap whatever it costs
-("lowest gap"; for NC that is a model that calls nothing toxic). "Both gaps" weighs the two
-gaps of EO so as to close them together. GapReg and HGR need the group of all training comments;
-Fair-IJ needs it on validation comments alone. Only the epoch of best validation loss (with the
-penalty, where there is one) is kept.
+balanced accuracy there ("budget"). By the paper's rule it takes the smallest gap at any cost
+("lowest gap"; for NC that is a model that calls nothing toxic). "Both gaps" weights the two gaps of
+EO so that both close. GapReg and HGR need the group of all training comments. Fair-IJ needs it on
+validation comments only. The epoch with the best validation loss is kept. The loss includes the
+penalty, if there is one.
 
-NC's trainings repeat to the bit on the same machine with the same libraries, and differ elsewhere:
-the mean EO over seeds for "muslim" was up to 0.033 apart (GapReg) from that of an earlier run.
+Trainings of NC are equal to the bit on the same machine with the same libraries, but differ on
+others: the mean EO over seeds for "muslim" differed by up to 0.033 (GapReg) from an earlier run.
 
-Settings were tried out on a seed that is not among those reported. One exception: "both gaps" was
-added after the other figures for EO had been seen, test figures among them.
+Settings were tried on a seed that is not reported, with one exception: "both gaps" was added after
+the other figures for EO had been seen, including test figures.
 """
 MADE_UP = """
-*These are records of the quick form: made-up comments and random encoders. They say that the study
-runs, and nothing else.*
+*These are records of the quick form, with made-up comments and random encoders. They only show that
+the study runs.*
 """
 COMMANDS = """
 ## Run it again
@@ -105,8 +109,8 @@ def readme(records: pd.DataFrame) -> str:
             first = results["identity"].iloc[0]
             parts.append(
                 f"![Balanced accuracy against each gap]({FIGURE})\n\n"
-                f"The figure is of comments that mention “{first}”. A point is the mean over seeds "
-                "of one\nmodel and method with one λ or rule; models that call nothing toxic are "
+                f"The figure shows comments that mention “{first}”. A point is the mean over seeds "
+                "of one\nmodel and method with one λ or rule. Models that call nothing toxic are "
                 "left out.\n"
             )
         for (encoder, identity), block in results.groupby(["encoder", "identity"], sort=False):
@@ -127,9 +131,9 @@ def readme(records: pd.DataFrame) -> str:
 
 
 def trade_off(results: pd.DataFrame) -> Any:
-    """Balanced accuracy against the gap for the first identity, means over seeds.
+    """Draw balanced accuracy against the gap for the first identity, means over seeds.
 
-    A row of panels an encoder; a point a model and method with its strength or rule.
+    There is a row of panels per encoder, and a point per model and method with its setting.
     """
     if results.empty:
         return None
@@ -145,7 +149,7 @@ def trade_off(results: pd.DataFrame) -> Any:
             "balanced": shown["balanced_accuracy"].to_numpy(),
         }
     )
-    frame = frame[frame["balanced"] > 0.6]  # those that call nothing toxic are in the tables
+    frame = frame[frame["balanced"] > 0.6]  # models that call nothing toxic are only in the tables
     if frame.empty:
         return None
     means = frame.groupby(

@@ -1,8 +1,8 @@
-"""A small T5 pre-trained on the training comments alone, by span corruption; then frozen.
+"""A small frozen T5, pre-trained on the training comments alone by span corruption.
 
-It stands in for T5's published weights, which the study does without. It has seen some ninety
-thousand comments, not the web: the figures on it say how the method works through T5's code, and
-nothing of how well T5 itself would do.
+It replaces T5's published weights, which the study does not use. It has seen about ninety thousand
+comments, not the web. Its figures show that the method works with T5's code. They do not show how
+well T5 itself would do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from fairij.errors import InvalidInputError
-from fairij.language.training import Recipe, train
+from fairij.language.training import TrainingRecipe, train
 from fairij.models.text.library import load_transformers
 from fairij.models.text.tokens import token_rows
 from fairij.models.text.trigger_editable import TriggerEditable
@@ -25,9 +25,9 @@ from fairij.models.text.triggers import TriggerTokens
 from fairij_studies.comments.prepared import comments, device
 
 SMALL_T5 = "small-t5"
-READY = "ready"  # a file that is there once the encoder is whole
-SENTINELS = 32  # spans a comment, at most
-RATE, SPAN = 0.15, 3  # the paper's of T5: share of tokens left out, mean length of a gap
+READY = "ready"  # a file that marks a complete encoder
+SENTINELS = 32  # most spans per comment
+RATE, SPAN = 0.15, 3  # as in T5's paper: share of tokens left out, mean length of a gap
 HIGHEST_RATE = 5e-4
 SIZES = {"d_model": 256, "d_kv": 64, "d_ff": 1024, "num_layers": 4, "num_heads": 4}
 BASE = {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
@@ -36,7 +36,7 @@ BASE = {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads":
 def pretraining_unit(
     *, folder: str, seed: int, epochs: int, sizes: dict[str, int] = SIZES, batch_size: int = 256
 ) -> list[dict[str, Any]]:
-    """Pre-train, write the encoder into the folder, and say how the loss fell."""
+    """Pre-train, write the encoder into the folder, and record the loss."""
     start = time.perf_counter()
     library = load_transformers()
     rows = comments(folder)["train"].tokens["input_ids"].tolist()
@@ -64,11 +64,13 @@ def pretraining_unit(
 
 
 def await_small_t5(folder: str, *, seconds: float = 300.0) -> None:
-    """Wait for the unit that pre-trains, which comes first and may still be at work."""
+    """Wait for the unit that pre-trains. It comes first and may still be running."""
     end = time.monotonic() + seconds
     while not (Path(folder) / SMALL_T5 / READY).exists():
         if time.monotonic() > end:
-            raise InvalidInputError("The small T5 must be pre-trained first; run that unit again.")
+            raise InvalidInputError(
+                "The small T5 must be pre-trained, but its files are missing. Run that unit again."
+            )
         time.sleep(0.5)
 
 
@@ -101,12 +103,14 @@ def _pretrain(
                 loss = model(**inputs, labels=labels).loss
             loss.backward()
             size = float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))
-            if math.isfinite(size):  # a step in half precision may overflow: leave it out
+            if math.isfinite(size):  # half precision may overflow: skip the step
                 optimiser.step()
                 found.append(float(loss))
             schedule.step()
         if not found:
-            raise InvalidInputError("The pre-training of the small T5 has blown up.")
+            raise InvalidInputError(
+                "Pre-training of the small T5 must have a finite loss, but it diverged."
+            )
         losses.append(float(np.mean(found)))
     return losses
 
@@ -114,7 +118,7 @@ def _pretrain(
 def corrupted(
     row: NDArray[np.int64], words: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Some spans replaced by one mark each; the target is the marks with what they stand for.
+    """Replace some spans by marks. The target lists the marks with the spans they replace.
 
     Marks are the numbers from ``words`` on, in the order of the text.
     """
@@ -126,7 +130,7 @@ def corrupted(
     place = 0
     for mark, start in enumerate(starts):
         if start < place:
-            continue  # within the gap before
+            continue  # inside the previous gap
         stop = min(start + SPAN, n)
         sign = np.array([words + mark])
         inputs += [row[place:start], sign]
@@ -138,7 +142,7 @@ def corrupted(
 def real_size_unit(
     *, folder: str, n_tokens: int, rows: int, sizes: dict[str, int] = BASE
 ) -> list[dict[str, Any]]:
-    """T5's code at the size of T5-base, with random weights: for what an edit costs alone."""
+    """Measure the cost of an edit at the size of T5-base, with random weights."""
     library = load_transformers()
     part = comments(folder)["train"]
     some = part.take(np.arange(min(rows, len(part.y))))
@@ -162,7 +166,7 @@ def real_size_unit(
             some.y,
             X_val={n: t[:64] for n, t in tokens.items()},
             y_val=some.y[:64],
-            recipe=Recipe(epochs=1, batch_size=128),
+            recipe=TrainingRecipe(epochs=1, batch_size=128),
         )
     )
     return [
@@ -179,7 +183,7 @@ def real_size_unit(
 
 
 def timed(work: Any) -> float:
-    """Seconds, with the device's queue empty at both ends."""
+    """Return seconds of some work. The device is idle at the start and at the end."""
     _empty_queue()
     start = time.perf_counter()
     work()

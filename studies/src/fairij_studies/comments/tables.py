@@ -25,7 +25,7 @@ RUN_NAMES = ["encoder", "model", "identity", "constraint", "label"]
 
 
 def model_table(block: pd.DataFrame) -> str:
-    """One line a model and method: BA and EO of the runs for EO, BA and DP of those for DP."""
+    """Return one line per model and method: BA and EO of runs for EO, BA and DP of runs for DP."""
     lines = ["| Model | BA | ΔEO | BA | ΔDP | seeds |", "|---|---|---|---|---|---|"]
     for model in [m for m in MODELS if m in set(block["model"])]:
         some = block[block["model"] == model]
@@ -41,7 +41,7 @@ def model_table(block: pd.DataFrame) -> str:
 
 
 def rate_table(block: pd.DataFrame) -> str:
-    """Each group's rates before the edit and after it, means over seeds."""
+    """Return each group's rates before and after the edit, means over seeds."""
     rows = [
         "Per-identity rates before and after the edit (test comments):\n",
         "| Model, edit for | | called toxic | of the toxic ones | of the others |",
@@ -67,17 +67,17 @@ def rate_table(block: pd.DataFrame) -> str:
 
 
 def cost_lines(records: pd.DataFrame) -> str:
-    """What an edit of trigger tokens costs."""
+    """Return the costs of editing trigger tokens."""
     parts = []
     for _, r in records[records["method"] == "cost"].iterrows():
         phases = ", ".join(f"{name} {seconds:.2f}" for name, seconds in r["phases"].items())
         parts.append(
             f"- {r['model'].removeprefix('cost of ')} on {r['rows']:,.0f} comments, {r['device']}: "
-            f"training {r['training_seconds']:.1f} s ({r['epochs']:.0f} epochs); the floor, three "
-            f"forward passes, {r['floor_seconds']:.2f} s; all Jacobians and one product "
+            f"training {r['training_seconds']:.1f} s ({r['epochs']:.0f} epochs); three forward "
+            f"passes, a lower bound, {r['floor_seconds']:.2f} s; all Jacobians and one product "
             f"{r['scores_seconds']:.2f} s ({r['scores_seconds'] / r['floor_seconds']:.2f} of the "
-            f"floor); a whole mitigation {r['mitigation_seconds']:.2f} s "
-            f"({r['mitigation_seconds'] / r['training_seconds']:.2f} of the training), by phase, "
+            f"lower bound); a whole mitigation {r['mitigation_seconds']:.2f} s "
+            f"({r['mitigation_seconds'] / r['training_seconds']:.2f} of the training). Its phases "
             f"in seconds: {phases}. All Jacobians are made in the first phase. The unit ran alone."
         )
     for _, r in records[records["method"] == "timing"].iterrows():
@@ -85,7 +85,7 @@ def cost_lines(records: pd.DataFrame) -> str:
             f"- {r['encoder']} ({r['parameters'] / 1e6:.0f} million parameters), "
             f"{r['rows']:,.0f} comments, {r['device']}: forward {r['forward_seconds']:.2f} s, all "
             f"Jacobians {r['jacobian_seconds']:.2f} s, an epoch of training "
-            f"{r['epoch_seconds']:.2f} s. For the cost alone: the weights are random."
+            f"{r['epoch_seconds']:.2f} s. This measures cost only: the weights are random."
         )
     for _, r in records[records["method"] == "span corruption"].iterrows():
         parts.append(
@@ -98,7 +98,7 @@ def cost_lines(records: pd.DataFrame) -> str:
 def agreement_lines(records: pd.DataFrame) -> str:
     parts = [
         f"- {'float32' if r['compared'] == 'device' else 'bfloat16 encoder'} on {r['device']} "
-        f"beside float32 on a CPU: {r['shared_in_top_500']:.3f} of the 500 most harmful comments "
+        f"and float32 on a CPU: {r['shared_in_top_500']:.3f} of the 500 most harmful comments "
         f"shared; gap of the chosen edit {r['gap']:.4f} and {r['gap_on_cpu']:.4f}; "
         f"{r['seconds']:.1f} s and {r['seconds_on_cpu']:.0f} s."
         for _, r in records[records["method"] == "agreement"].iterrows()
@@ -107,7 +107,7 @@ def agreement_lines(records: pd.DataFrame) -> str:
 
 
 def machine_lines(results: pd.DataFrame, others: pd.DataFrame) -> str:
-    """What other machines found, beside the results: means over the seeds that both have."""
+    """Compare the results with those of other machines: means over the seeds that both have."""
     parts = []
     for _, rows in others.groupby(["machine", "encoder", "model"], sort=False):
         machine, encoder, model = rows[["machine", "encoder", "model"]].iloc[0]
@@ -139,14 +139,14 @@ def machine_lines(results: pd.DataFrame, others: pd.DataFrame) -> str:
 
 
 def _by_run(results: pd.DataFrame) -> pd.DataFrame:
-    """The figures of each run, by all that tells it from others."""
+    """Return the figures of each run, indexed by everything that identifies it."""
     labelled = results.assign(label=run_labels(results))
     figures = ["balanced_accuracy", "equalized_odds", "demographic_parity"]
     return labelled.set_index([*RUN_NAMES, "seed"])[figures]
 
 
 def mention_table(records: pd.DataFrame) -> str:
-    """How few comments the gaps of an identity are taken over, and how far a rate may be off."""
+    """Return the number of comments behind each gap, and the uncertainty of a rate."""
     found = records[records["method"] == "mentions"]
     if found.empty:
         return ""
@@ -159,15 +159,15 @@ def mention_table(records: pd.DataFrame) -> str:
     fewest = test.sort_values("toxic").iloc[0]
     off = half_width(0.5, int(fewest["toxic"]))
     lines.append(
-        f"\nA true positive rate over {fewest['toxic']:.0f} test comments is known to within about "
-        f"{off:.2f} only (95%, at a rate of one half). That is not in the deviations, which are "
+        f"\nA true positive rate over {fewest['toxic']:.0f} test comments is known only to within "
+        f"about {off:.2f} (95%, at a rate of one half). The deviations do not show this: they are "
         "over seeds of the training."
     )
-    return "## How few comments the gaps are taken over\n" + "\n".join(lines) + "\n"
+    return "## Few comments behind the gaps\n" + "\n".join(lines) + "\n"
 
 
 def shortfall(records: pd.DataFrame) -> str:
-    """Which parts of the tables have not been run."""
+    """List the parts of the tables that have not been run."""
     if bool(records["quick"].any()) or "constraint" not in records:
         return ""
     results = records[records["constraint"].notna()]
@@ -193,7 +193,7 @@ def shortfall(records: pd.DataFrame) -> str:
 
 
 def _wanted(encoder: str, model: str, identity: str) -> list[str]:
-    """What the paper's tables have of a model, and the rules that this study adds."""
+    """Return the labels of a model in the paper's tables, and those that this study adds."""
     plain, edit = METHODS["erm"], METHODS["fair-ij"]
     gapreg, hgr = (
         [f"{METHODS[name]} (λ={strength:g})" for strength in STRENGTHS]
@@ -207,7 +207,7 @@ def _wanted(encoder: str, model: str, identity: str) -> list[str]:
 
 
 def run_labels(some: pd.DataFrame) -> pd.Series:
-    """The method of each record with its strength or rule."""
+    """Return the method of each record with its strength or rule."""
     strength, rule = _column(some, "strength"), _column(some, "rule")
     return pd.Series(
         [

@@ -1,4 +1,4 @@
-"""TT=n: trigger tokens in the embedding layer and a linear head, for BERT-like encoders and T5."""
+"""TT=n: trigger tokens in the embedding layer and a linear head, for BERT and T5 encoders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from fairij.baselines.gapreg import GapReg
 from fairij.language.batches import on_device
-from fairij.language.training import Recipe, train
+from fairij.language.training import TrainingRecipe, train
 from fairij.models.text.trigger_editable import TriggerEditable
 from fairij.models.text.triggers import TriggerTokens
 from fairij_studies.comments.heads import (
@@ -25,12 +25,12 @@ from fairij_studies.comments.heads import (
 from fairij_studies.comments.prepared import PARTS, comments, device, encoder
 from fairij_studies.comments.t5 import SMALL_T5, await_small_t5
 
-RECIPE = Recipe(learning_rate=3e-3, batch_size=512, epochs=4, patience=2)
+RECIPE = TrainingRecipe(learning_rate=3e-3, batch_size=512, epochs=4, patience=2)
 DAMPINGS = (1e-3, 1e-2)
 
 
 def fresh_model(folder: str, name: str, n_tokens: int, seed: int) -> tuple[Any, dict[str, Any]]:
-    """An untrained model, and the rows of tokens on its device."""
+    """Return an untrained model, and the rows of tokens on its device."""
     where = device()
     model = TriggerTokens(
         encoder(folder, name, where, "bfloat16" if where == "cuda" else "float32"),
@@ -48,9 +48,9 @@ def trigger_unit(
     n_tokens: int,
     seed: int,
     identities: tuple[str, ...],
-    recipe: Recipe = RECIPE,
+    recipe: TrainingRecipe = RECIPE,
 ) -> list[dict[str, Any]]:
-    """Plain training once, then the edit for every identity and constraint."""
+    """Train once without a penalty, then edit for every identity and constraint."""
     if name == SMALL_T5:
         await_small_t5(folder)
     parts = comments(folder)
@@ -60,7 +60,7 @@ def trigger_unit(
     plain = train(fresh, recipe=recipe, seed=seed, **given)
     seconds = time.perf_counter() - start
     records = []
-    # one adapter for all edits, as it keeps the Jacobians of the rows
+    # one adapter for all edits, because it keeps the Jacobians of the rows
     model = TriggerEditable(plain.model, memory_limit=KEPT_BYTES[device()])
     for identity in identities:
         for constraint in CONSTRAINTS:
@@ -82,7 +82,7 @@ def regularised_trigger_unit(
     seed: int,
     identity: str,
     strength: float,
-    recipe: Recipe = RECIPE,
+    recipe: TrainingRecipe = RECIPE,
 ) -> list[dict[str, Any]]:
     parts = comments(folder)
     fresh, rows = fresh_model(folder, name, n_tokens, seed)

@@ -1,4 +1,4 @@
-"""ACSPublicCoverage: the paper's second table, or a sample of another year in its place."""
+"""ACSPublicCoverage: the paper's second table, or a sample of another year."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ SAMPLE = "ACSPublicCoverage, sample of California 2018"
 OTHER = "ACSPublicCoverage, another file"
 SAMPLE_FILE, SAMPLE_HASH = "derived_CA2018_by_index_57720_196289.parquet", "78c0961c6a6855b1"
 TASK = (
-    "Who of those under 65 with an income of at most 30,000 dollars has public health insurance. "
-    "White or black people, split 50/20/30 at random in each trial; codes one-hot encoded, "
-    "numbers standardised; race is the group and is not among the features."
+    "The task: who under 65, with an income of at most 30,000 dollars, has public health "
+    "insurance? The rows are white or black people, split 50/20/30 at random in each trial. Codes "
+    "are one-hot encoded and numbers are standardised. Race is the group and is not among the "
+    "features."
 )
 STORY = Story(
     name="coverage",
     heading="ACSPublicCoverage: every method on the same split and base model",
     about={
-        SURVEY: TASK + " California 2014, the one-year survey that the paper used.",
-        SAMPLE: TASK + " **This is a sample, and not the paper's table**: the paper has California "
-        "2014 (98,394 people). Here it is what a published 40 % sample of the 2018 survey holds of "
-        "California (34,789 people; the state was inferred from the row numbers, with about 15 "
-        "rows of error at the borders). Every figure below is this sample's.",
+        SURVEY: TASK + " The survey is California 2014, as in the paper.",
+        SAMPLE: TASK + " **This is a sample, and not the paper's table.** The paper has California "
+        "2014 (98,394 people). This is the part of a published 40 % sample of the 2018 survey that "
+        "comes from California (34,789 people). The state was inferred from the row numbers, with "
+        "about 15 rows of error at the borders. Every figure below is of this sample.",
         OTHER: TASK + " **A file of the user's own, and not the paper's table.**",
     },
     paper_gaps=(0.22, 0.01),
     settings=f"Settings were fixed on other seeds, and on Adult. {LATER}",
     arguments={SAMPLE: f" --path {SAMPLE_FILE}", OTHER: " --path FILE"},
 )
-BEYOND: dict[str, Sweeps] = {  # Adult's strengths for parity leave GapReg at a gap of 0.03 here
+BEYOND: dict[str, Sweeps] = {  # with Adult's strengths, GapReg stays at a parity gap of 0.03
     "GapReg": {"demographic_parity": (3.0, 6.0)},
     "FairMixup": {"demographic_parity": (3.0, 5.0)},
     "HGR": {"demographic_parity": (10.0, 20.0)},
@@ -54,7 +55,7 @@ BEYOND: dict[str, Sweeps] = {  # Adult's strengths for parity leave GapReg at a 
 
 @dataclass(frozen=True)
 class CoverageRows:
-    """A parquet file; without one California 2014, through folktables."""
+    """A Parquet file, or California 2014 through folktables."""
 
     data_home: str | None = None
     path: str | None = None
@@ -69,9 +70,9 @@ class CoverageRows:
 def make_study(
     *, data_home: str | os.PathLike[str] | None = None, path: str | os.PathLike[str] | None = None
 ) -> Study:
-    """The study of a parquet file, or of a folder that holds the sample of California 2018.
+    """Return the study of a Parquet file, or of a folder with the sample of California 2018.
 
-    Without ``path`` it is the paper's survey, which folktables downloads.
+    Without ``path`` it reads the paper's survey, which folktables downloads.
     """
     file = None if path is None else _file(Path(path))
     is_sample = file is not None and _with_hash(str(file)).endswith(SAMPLE_HASH)

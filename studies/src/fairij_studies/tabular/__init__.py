@@ -1,1 +1,1 @@
-"""The paper's tabular study, the same for every table: methods, trade-offs, figures and claims."""
+"""The paper's tabular study: methods, trade-offs, figures and claims, the same for every table."""

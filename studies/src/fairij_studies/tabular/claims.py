@@ -1,4 +1,4 @@
-"""The paper's claims, each tested in so many words on the records."""
+"""Test the paper's claims on the records."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ POINTS = 100  # of accuracy
 ALLOWED_SHORTFALL = 0.5  # points, against GapReg
 ROUNDING = 0.005  # of the paper's gaps
 CLEAR = (
-    "'clear' is a paired 95 % interval over seeds that leaves out zero, with and without those in "
-    "which the base model stands in"
+    "a difference is clear if its paired 95 % interval over seeds excludes zero, with and without "
+    "the seeds in which the base model stands in"
 )
 OWN = (*EDITED, "ERM", *ON_EDIT.values())
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim, whether the records agree, and what they show."""
+    """A claim, whether the records agree with it, and what they show."""
 
     claim: str
     agrees: str  # "agrees", "agrees in part" or "does not agree"
@@ -59,7 +59,7 @@ def verdicts(records: pd.DataFrame, story: Story) -> Iterator[Verdict]:
 
 
 def lower_disparity(records: pd.DataFrame, constraint: str) -> Verdict:
-    """Lowest gap chosen on validation, on test rows, seed by seed against every baseline."""
+    """Compare test gaps with every baseline, seed by seed, at the lowest validation gap."""
     picks = chosen(records, constraint, WIDER)
     aware = set(picks.loc[picks["needs_group"].astype(bool), "method"])
     table = picks.pivot_table(index="seed", columns="method", values=["gap", "accuracy"])
@@ -80,13 +80,13 @@ def lower_disparity(records: pd.DataFrame, constraint: str) -> Verdict:
         agrees,
         f"At the lowest validation gap within {WIDER:g} of accuracy Fair-IJ's test gap is "
         f"{gaps[FAIR_IJ].mean():.4f} at accuracy {accuracy[FAIR_IJ].mean():.4f}. Against the "
-        f"baselines its gap is — {said}. (In brackets: Fair-IJ's accuracy less the baseline's, in "
+        f"baselines its gap is — {said}. (In brackets: Fair-IJ's accuracy minus the baseline's, in "
         f"points; {CLEAR}; *in italics*: needs the group.)",
     )
 
 
 def better_on_the_edit(records: pd.DataFrame, constraint: str) -> Verdict:
-    """Each baseline on the edited model against its plain form, within an accuracy budget."""
+    """Compare each baseline on the edited model with its plain form, within an accuracy budget."""
     picks = chosen(records, constraint, WIDER)
     table = picks.pivot_table(index="seed", columns="method", values=["gap", "accuracy"])
     gaps, accuracy = table["gap"], table["accuracy"]
@@ -140,7 +140,7 @@ def parity_falls(records: pd.DataFrame, story: Story) -> Verdict:
 
 
 def front_against_gapreg(records: pd.DataFrame, form: str, constraint: str) -> Verdict:
-    """Mean accuracy of Fair-IJ's front less that of GapReg's at GapReg's own gaps."""
+    """Compare mean accuracies of Fair-IJ's and GapReg's fronts at GapReg's own gaps."""
     frame = accuracy_at_equal_gap(records, form, "GapReg", constraint)
     beyond = frame[frame["difference"].isna()]
     frame = frame.dropna()
@@ -150,8 +150,8 @@ def front_against_gapreg(records: pd.DataFrame, form: str, constraint: str) -> V
     where = (
         "no gap is reached by both"
         if worst is None
-        else f"at its worst {_signed(-shortfall, 2)} points (at a gap of "
-        f"{frame['gap'].iloc[worst]:.3f}), in the mean {_signed(points.mean(), 2)} over "
+        else f"at worst {_signed(-shortfall, 2)} points (at a gap of "
+        f"{frame['gap'].iloc[worst]:.3f}), on average {_signed(points.mean(), 2)} over "
         f"{len(frame)} of the settings on GapReg's front"
     )
     left = (
@@ -171,21 +171,21 @@ def front_against_gapreg(records: pd.DataFrame, form: str, constraint: str) -> V
         f"The front of {form} is not below GapReg's by more than {ALLOWED_SHORTFALL:g} points "
         f"({GAP_NAMES[constraint]})",
         agrees,
-        f"Accuracy of {form} less GapReg's at equal gap: {where}{left}."
+        f"Accuracy of {form} minus GapReg's at equal gap: {where}{left}."
         + ("" if agrees == "agrees" else _why(records, form, constraint)),
     )
 
 
 def _why(records: pd.DataFrame, form: str, constraint: str) -> str:
-    """Whether what is missing was missing on validation rows, is lost on test rows, or is paid."""
+    """Say whether the shortfall is in validation gaps, in test gaps, or in accuracy."""
     picks = chosen(records, constraint, WIDER)
     seen, fresh = (picks.groupby("method")[name].mean() for name in ("validation_gap", "gap"))
     reason = (
-        "the edits come less far on the validation rows already"
+        "the edits reduce the gap less, already on the validation rows"
         if seen[form] > seen["GapReg"]
-        else "the edit is fitted to the validation rows, more than training with a penalty is"
+        else "the edit overfits the validation rows more than training with a penalty does"
         if fresh[form] > fresh["GapReg"]
-        else "edits come as far, and pay more accuracy for it"
+        else "edits reduce the gap as much, but lose more accuracy"
     )
     return (
         f" Why: {reason} (lowest gap within {WIDER:g} of accuracy: {form} {seen[form]:.4f} on "
@@ -195,14 +195,14 @@ def _why(records: pd.DataFrame, form: str, constraint: str) -> str:
 
 
 def _agrees(lower: int, higher: int, of: int) -> str:
-    """A claim of lower gaps, by how many are clearly lower and how many clearly higher."""
+    """Judge a claim of lower gaps by the numbers of clearly lower and clearly higher ones."""
     return "agrees" if lower == of else "agrees in part" if lower > higher else "does not agree"
 
 
 def _difference(picks: pd.DataFrame, first: str, second: str) -> str:
-    """Whether one method's gaps are clearly lower or higher than another's.
+    """Say whether one method's gaps are clearly lower or higher than another's.
 
-    They have to be so over all seeds, and over those in which both have a model of their own.
+    This must hold over all seeds, and over the seeds in which both have a model of their own.
     """
     own = picks[~picks["is_base"].astype(bool)]
     kinds = set()
@@ -219,12 +219,12 @@ def _instead(picks: pd.DataFrame, name: str) -> str:
 
 
 def _signed(value: float, digits: int = 1) -> str:
-    """Rounded, without a minus before zero."""
+    """Return a rounded number with its sign, and zero without a minus."""
     return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def _direction(difference: pd.Series) -> str:
-    """Whether paired differences over seeds are clearly below or above zero (95 %)."""
+    """Say whether paired differences over seeds are clearly below or above zero (95 %)."""
     values = difference.dropna().to_numpy(dtype=float)
     if len(values) < 3:
         return "no clear difference"

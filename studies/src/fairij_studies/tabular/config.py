@@ -1,4 +1,4 @@
-"""What is run: the data, the seeds, and how much work a method may do."""
+"""What the study runs: the data, the seeds, and the effort of each method."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ from typing import Protocol
 
 from fairij.datasets import Splits
 
-# Settings of Fair-IJ were chosen on seeds 0 to 19; these played no part in it.
+# Settings of Fair-IJ were chosen on seeds 0 to 19, not on these.
 REPORTED_SEEDS = tuple(range(20, 30))
 LATER = (
-    "Further strengths, as many for each method that trains, were added when a first run of these "
-    "seeds had shown where the sweeps ended."
+    "A first run of these seeds showed where the sweeps ended. Then every method that trains was "
+    "given the same number of further strengths."
 )
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much of everything: the paper's training, or a short form of it.
+    """How much work to do: the paper's training, or a short form of it.
 
     Parameters
     ----------
-    epochs : of the base model, of the baselines that train, and of real refits
-    tuning_epochs : of fine-tuning an edited model
-    rows : at most so many of each part; None for all
-    settings : of each method's sweep, from one end to the other; None for all of them
-    dropped : the numbers of rows left out in real refits
+    epochs : int
+        Epochs of the base model, of the baselines that train, and of real refits.
+    tuning_epochs : int
+        Epochs of fine-tuning an edited model.
+    rows : int or None
+        Largest number of rows in each part. None keeps all rows.
+    settings : int or None
+        Number of settings of each method's sweep, with both ends. None runs all of them.
+    dropped : tuple of int
+        Numbers of rows to leave out in real refits.
     """
 
     epochs: int
@@ -36,7 +41,7 @@ class Effort:
     dropped: tuple[int, ...]
 
     def thinned(self, sweep: tuple[float, ...]) -> tuple[float, ...]:
-        """Both ends of a sweep where it is to be short."""
+        """Return a sweep, shortened to `settings` values with both ends."""
         if self.settings is None or len(sweep) <= self.settings:
             return sweep
         last = len(sweep) - 1
@@ -49,12 +54,12 @@ QUICK = Effort(4, 1, 1500, 2, (50, 200))
 
 
 class Rows(Protocol):
-    """Where the rows come from; compared by value, so that workers can keep what they loaded."""
+    """A source of rows. Equal sources must compare equal, so that workers load them once."""
 
     def splits(self, seed: int) -> Splits: ...
 
     def source(self) -> str:
-        """The files that are read, each with the beginning of its SHA-256."""
+        """Return the names of the files with the first digits of their SHA-256."""
         ...
 
 
@@ -64,9 +69,12 @@ class Table:
 
     Parameters
     ----------
-    title : what it is called in records and texts
-    rows : where its rows come from
-    cache : folder of the base models
+    title : str
+        Its name in records and texts.
+    rows : Rows
+        The source of its rows.
+    cache : str
+        The folder of the base models.
     """
 
     title: str
@@ -76,16 +84,22 @@ class Table:
 
 @dataclass(frozen=True)
 class Story:
-    """What the README says of a data set beside what is in the records.
+    """What the README says about a data set in addition to the records.
 
     Parameters
     ----------
-    name : of the study
-    heading : of its page
-    about : of the data, by the title that the records carry
-    paper_gaps : the demographic parity gap in the paper, before and after
-    settings : how they were fixed
-    arguments : of the command that makes it again, by the title that the records carry
+    name : str
+        The name of the study.
+    heading : str
+        The heading of its page.
+    about : mapping of str to str
+        A description of the data, by the title in the records.
+    paper_gaps : tuple of float
+        The paper's demographic parity gap before and after the edit.
+    settings : str
+        How the settings were fixed.
+    arguments : mapping of str to str, default={}
+        Arguments of the command that repeats the study, by the title in the records.
     """
 
     name: str

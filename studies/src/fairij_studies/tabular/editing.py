@@ -1,8 +1,8 @@
 """Fair-IJ along its whole trade-off, from one table of candidates.
 
 A fit ranks the training rows and judges hundreds of edits on validation rows. Each accuracy budget
-picks one of them; the picks are then solved to the solver's tolerance, all of a damping at once,
-and only they are measured on test rows.
+picks one of them. The picks are solved to the solver's tolerance, all picks of a damping at once.
+Only the picks are measured on test rows.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from fairij.datasets import Split
 from fairij.method.curvature import make_curvature
 from fairij.method.influence import nested_gradients
 from fairij.method.selection import Selection
-from fairij.solvers import Solver, get_solver
+from fairij.method.settings import get_solver
+from fairij.solvers import Solver
 from fairij_studies.objectives import training_objective
 from fairij_studies.tabular.trial import Trial
 
 DAMPINGS = (3e-3, 1e-2, 3e-2)
-SLACK = 0.005  # in the edit that baselines are put on top of
+SLACK = 0.005  # of the edit that baselines start from
 BUDGETS = (0.0, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 1.0)  # the last is the lowest gap of all
 
 
 @dataclass(frozen=True)
 class Pick:
-    """The edit that one accuracy budget takes."""
+    """The edit that an accuracy budget picks."""
 
     budget: float
     k: int
@@ -43,7 +44,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class Searched:
-    """One fit a damping, and all their candidates in one table."""
+    """One fit per damping, and all their candidates in one table."""
 
     fits: dict[float, FairIJ]
     candidates: pd.DataFrame
@@ -52,7 +53,7 @@ class Searched:
         return [self._pick(AccuracyBudget(budget), budget) for budget in budgets]
 
     def lowest(self, slack: float) -> Pick:
-        """The most accurate of the edits whose gap is within ``slack`` of the lowest."""
+        """Pick the most accurate edit with a gap within ``slack`` of the lowest."""
         return self._pick(LowestGap(slack), 1.0)
 
     def _pick(self, rule: Selection, budget: float) -> Pick:
@@ -62,7 +63,7 @@ class Searched:
 
 
 def search(trial: Trial, *, dampings: Sequence[float] = DAMPINGS, **settings: Any) -> Searched:
-    # candidates as tightly solved as the picks will be: what is chosen among is what is measured
+    # solve candidates as tightly as the picks, so that the chosen edit is the measured one
     settings = {"search": Grid(tolerance=ConjugateGradient().tolerance), **settings}
     fits = {d: fitted(trial, damping=d, **settings) for d in dampings}
     tables = [fit.candidates_ for fit in fits.values()]
@@ -82,7 +83,7 @@ def fitted(trial: Trial, **settings: Any) -> FairIJ:
 
 
 def edited_models(trial: Trial, searched: Searched, picks: Sequence[Pick]) -> list[nn.Module]:
-    """The edited copy of the base model for each pick, in order."""
+    """Return an edited copy of the base model for each pick, in order."""
     editable = adapt(trial.model)
     moves: dict[tuple[float, int], Tensor] = {}
     for damping, fit in searched.fits.items():
@@ -108,7 +109,7 @@ def directions(
     *,
     solver: str | Solver = "cg",
 ) -> Tensor:
-    """``(H + damping I)^-1 sum_{m < k} g_m / N`` for each k (K, D), by the order of influence."""
+    """Return ``(H + damping I)^-1 sum_{m < k} g_m / N`` (K, D), rows by influence."""
     objective = training_objective(model, train.X, train.y)
     order = torch.as_tensor(np.argsort(-influence, kind="stable"))
     inverse = get_solver(solver).prepare(make_curvature("ggn", objective), damping)

@@ -1,4 +1,4 @@
-"""The paper's figures 1 and 2, its error bars, and the figure of real refits."""
+"""The paper's figures 1 and 2, error bars, and a figure of real refits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from fairij_studies.tabular.summary import GAP_NAMES, ON_EDIT, curves
 from fairij_studies.tabular.trial import CONSTRAINTS
 
 WIDTH, HEIGHT, LINE = 300, 330, 13
-MOST_LOST, WIDEST = 0.04, 1.1  # what is drawn: of accuracy, and of the base model's gap
+MOST_LOST, WIDEST = (
+    0.04,
+    1.1,
+)  # limits of the picture: accuracy lost, and the gap relative to the base model's
 PLAIN_PANEL = (
     "ERM", "GapReg", "FairMixup", "HGR", "ExponentiatedGradient", "FST", "LinearPost", "HPS",
     "RelaxedThresholds", "Fair-IJ", "Fair-IJ path", "Fair-IJ cheapest first",
@@ -23,7 +26,7 @@ ON_EDIT_PANEL = ("ERM", "Fair-IJ", *(name for pair in ON_EDIT.items() for name i
 
 
 def trade_off_figure(records: pd.DataFrame, *, error_bars: bool) -> Any:
-    """Figure 2: accuracy against each gap; all methods, our forms, those on the edited model."""
+    """Draw figure 2: all methods, our forms, and methods on the edited model."""
     rows = [
         alt.hconcat(
             *(_panel(records, constraint, methods, error_bars) for constraint in CONSTRAINTS),
@@ -35,8 +38,8 @@ def trade_off_figure(records: pd.DataFrame, *, error_bars: bool) -> Any:
                 "On the base model (hollow and dashed: needs the group at test)",
                 PLAIN_PANEL,
             ),
-            ("Forms of Fair-IJ, beside one post-processing method", FORMS_PANEL),
-            ("On the edited model (strong) beside the plain form (pale)", ON_EDIT_PANEL),
+            ("Forms of Fair-IJ, and one post-processing method", FORMS_PANEL),
+            ("On the edited model (strong) and in the plain form (pale)", ON_EDIT_PANEL),
         )
     ]
     return (
@@ -57,7 +60,7 @@ def _panel(
     frame = frame[frame["accuracy"] >= lowest]
     widest = 1.04 * float(frame["gap"].max())
     frame = _with_looks(frame, {plain for plain in ON_EDIT if ON_EDIT[plain] in methods})
-    # fairer to the right, where the curves part and the labels stand
+    # fairer to the right, where the curves separate and the labels are
     x = alt.X(
         "gap:Q",
         title=f"gap on test rows, {GAP_NAMES[constraint]} (fairer →)",
@@ -75,7 +78,7 @@ def _panel(
 
 
 def _with_looks(frame: pd.DataFrame, pale: set[str]) -> pd.DataFrame:
-    """How each point is drawn, in columns that are taken as they are."""
+    """Add columns that say how each point is drawn."""
     looks = [look_of(str(name)) for name in frame["method"]]
     heavy = pd.Series([look.heavy for look in looks], index=frame.index)
     colour = pd.Series([look.colour for look in looks], index=frame.index)
@@ -129,7 +132,7 @@ def _curves(frame: pd.DataFrame, x: Any, y: Any) -> list[Any]:
 
 
 def _bars(frame: pd.DataFrame, x: Any, y: Any) -> list[Any]:
-    """One deviation over seeds to either side, in both directions."""
+    """Draw one deviation over seeds to either side, in both directions."""
     bars = frame.assign(
         left=frame["gap"] - frame["gap_deviation"],
         right=frame["gap"] + frame["gap_deviation"],
@@ -150,7 +153,7 @@ def _bars(frame: pd.DataFrame, x: Any, y: Any) -> list[Any]:
 
 
 def _labels(frame: pd.DataFrame, x: Any, y: Any, span: tuple[float, float]) -> list[Any]:
-    """Each curve's name right of the panel, with a thin line to the curve's fairest point."""
+    """Write each curve's name right of the panel, with a thin line to its fairest point."""
     low, high = span
     scale = HEIGHT / (high - low)
     ends = frame.sort_values("gap").groupby("method", as_index=False).first()
@@ -192,9 +195,9 @@ def _base(frame: pd.DataFrame) -> Any:
 
 
 def _accuracy_range(frame: pd.DataFrame) -> tuple[float, float]:
-    """From a little above the best down to where the curves are told apart.
+    """Return the range of accuracy to draw.
 
-    Settings that gave up more accuracy are left out of the figure; the tables have them.
+    Settings that lose more accuracy are not in the figure. The tables have them.
     """
     top = float(frame["accuracy"].max())
     least = float(_base(frame)["accuracy"]) - MOST_LOST
@@ -203,14 +206,14 @@ def _accuracy_range(frame: pd.DataFrame) -> tuple[float, float]:
 
 
 def _on_front(frame: pd.DataFrame) -> pd.Series:
-    """Whether no other setting of the method has both a smaller gap and a higher accuracy."""
+    """Say whether no other setting of the method has a smaller gap and a higher accuracy."""
     ordered = frame.sort_values(["gap", "accuracy"], ascending=[True, False])
     best = ordered.groupby("method")["accuracy"].cummax()
     return (ordered["accuracy"] >= best).reindex(frame.index)
 
 
 def influence_figure(records: pd.DataFrame) -> Any:
-    """Figure 1: the positive influences of the first seed, and the gap before and after."""
+    """Draw figure 1: positive influences of the first seed, and the gap before and after."""
     first = records[records["kind"] == "influence"].sort_values("seed").iloc[0]
     curve = pd.DataFrame({"rank": first["ranks"], "influence": first["scores"]})
     area = (
@@ -262,7 +265,7 @@ def _before_and_after(records: pd.DataFrame) -> Any:
 
 
 def refit_figure(records: pd.DataFrame) -> Any:
-    """What the edit predicts against what training without the rows gives, over k."""
+    """Draw what the edit predicts, and what training without the rows gives, over k."""
     frame = records[records["kind"] == "refit"]
     panels = []
     for name, title in (
@@ -271,7 +274,7 @@ def refit_figure(records: pd.DataFrame) -> Any:
     ):
         own = frame[["seed", "method", "value", name]].rename(columns={name: "measure"})
         own = own[~((own["method"] == "refit") & (own["value"] == 0))]
-        start = own[own["value"] == 0].assign(method="refit")  # both begin at the base model
+        start = own[own["value"] == 0].assign(method="refit")  # both start at the base model
         rows = pd.concat([own, start])
         mean = rows.groupby(["method", "value"])[["measure"]].mean().reset_index()
         panels.append(_two_lines(rows, mean, title))

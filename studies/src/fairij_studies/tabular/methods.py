@@ -1,8 +1,8 @@
-"""The methods compared, each with its sweep: a method is one line of a table.
+"""The methods that are compared, and their sweeps. A method is one line of a table.
 
-Those that train the network are swept over as many strengths each; the base model stands at the
-exact end, strength 0. Sweeps were laid out by what they reach on validation rows of seed 3. Where
-the first strengths did not reach the fair end, all were given as many further ones.
+All methods that train the network have the same number of strengths. Strength 0 is the base model.
+Sweeps were chosen by the gaps that they reach on validation rows of seed 3. Where the first
+strengths did not reach small gaps, every method was given the same number of further ones.
 """
 
 from __future__ import annotations
@@ -30,14 +30,22 @@ class Compared:
 
     Parameters
     ----------
-    label : its name in records and figures
-    baseline : its name in `fairij.baselines.BASELINES`
-    sweeps : values of its trade-off's parameter by constraint; none where it has no trade-off
-    further : values beyond these, which are units of their own
-    further_on_edit : likewise for its form on top of the edited model
-    trains : whether it trains the network for as many epochs as the base model
-    on_edit : the name of its form on top of the edited model, if it has one here
-    frozen_features : whether a logistic regression on the base model's hidden layer is its learner
+    label : str
+        Its name in records and figures.
+    baseline : str
+        Its name in `fairij.baselines.BASELINES`.
+    sweeps : dict of str to tuple of float, default={}
+        Values of its trade-off parameter by constraint. Empty if it has no trade-off.
+    further : dict of str to tuple of float, default={}
+        More values, which are units of their own.
+    further_on_edit : dict of str to tuple of float, default={}
+        More values for its form on the edited model.
+    trains : bool, default=False
+        Whether it trains the network for as many epochs as the base model.
+    on_edit : str, default=None
+        The name of its form on the edited model, if the study runs that form.
+    frozen_features : bool, default=False
+        Whether it learns a logistic regression on the base model's hidden layer.
     """
 
     label: str
@@ -145,9 +153,18 @@ COMPARED: dict[str, Compared] = {
 
 @dataclass(frozen=True)
 class Edited:
-    """A form of Fair-IJ: what `FairIJ` is called with for each constraint that it is run for.
+    """A form of Fair-IJ: the settings of `FairIJ` for each constraint of the study.
 
-    keeps_moves : whether the search keeps the change of every candidate
+    Parameters
+    ----------
+    label : str
+        Its name in records and figures.
+    surrogates : dict of str to str
+        The constraint that `FairIJ` is given, by the constraint that is measured.
+    settings : dict of str to object, default={}
+        Other settings of `FairIJ`.
+    keeps_moves : bool, default=False
+        Whether the search keeps the parameter change of every candidate.
     """
 
     label: str

@@ -1,4 +1,4 @@
-"""A study's README and figures, from its records alone."""
+"""A study's README and figures, made from its records alone."""
 
 from __future__ import annotations
 
@@ -47,20 +47,21 @@ def readme(story: Story, records: pd.DataFrame) -> str:
         _how(story, records),
         "## Trade-offs\n"
         "![Accuracy against each gap, mean over seeds](trade-off.svg)\n\n"
-        "Fairer is to the right. Each point is one setting of a method, the mean over seeds on "
-        "test rows; lines join those that no other setting of the method beats in both, and the "
-        "others are pale. Outside the picture: settings that lose more than four points of "
-        "accuracy or have a gap more than a tenth wider than the base model's, and pale ones below "
-        "all lines. "
-        "[The same with error bars](trade-off-error-bars.svg), one deviation over seeds.",
+        "Fairer is to the right. Each point is one setting of a method: the mean over seeds, on "
+        "test rows. Lines join the settings that no other setting of the method beats in both "
+        "accuracy and gap. The others are pale. The picture leaves out settings that lose more "
+        "than four points of accuracy, settings with a gap more than a tenth wider than the base "
+        "model's, and pale points below all lines. "
+        "[The same with error bars](trade-off-error-bars.svg) of one deviation over seeds.",
         "## The methods\n" + _methods(records),
         "## At comparable points\n" + "\n\n".join(_results(records, c) for c in CONSTRAINTS),
         "## The paper's claims, tested\n"
         + "\n".join(f"- {verdict}" for verdict in verdicts(records, story)),
         "## Influence\n"
         "![Sorted positive influence, and the gap before and after](influence.svg)\n\n"
-        "The paper's figure 1: positive influences on demographic parity in rising order, and the "
-        "gap on test rows before and after the edit that is chosen on validation rows.",
+        "This is the paper's figure 1. It shows the positive influences on demographic parity in "
+        "rising order. It also shows the gap on test rows, before and after the edit that was "
+        "chosen on validation rows.",
         "## Does an edit predict a refit?\n" + _refits(records),
         _again(story, records),
     ]
@@ -71,8 +72,8 @@ def _how(story: Story, records: pd.DataFrame) -> str:
     first = records.iloc[0]
     seeds = sorted(records["seed"].unique())
     quick = (
-        "**This page was drawn from the quick form of the study (few rows, few epochs, one seed) "
-        "and shows nothing but that the code runs.**\n\n"
+        "**This page is of the quick form of the study (few rows, few epochs, one seed). It only "
+        "shows that the code runs.**\n\n"
         if bool(first["quick"])
         else ""
     )
@@ -83,14 +84,14 @@ def _how(story: Story, records: pd.DataFrame) -> str:
         f"{first['n_test']:,} for testing. Group among the features: "
         f"{yes(bool(first['group_is_feature']))}. Files: {first['data_source']} (first digits of "
         "the SHA-256).\n"
-        f"- Seeds {seeds[0]} to {seeds[-1]} ({len(seeds)}): of the split and of the training. "
+        f"- Seeds {seeds[0]} to {seeds[-1]} ({len(seeds)}), for the split and for the training. "
         f"{story.settings}\n"
-        f"- Base model of all methods in a seed: the paper's network, 100 SELU units, Adam at "
-        f"1e-4, batches of 256, {WHOLE.epochs} epochs, the epoch with the best validation "
-        "accuracy.\n"
-        "- Gaps are of thresholded predictions; equalized odds is the paper's sum of two gaps. "
+        f"- All methods of a seed share one base model: the paper's network, 100 SELU units, Adam "
+        f"at 1e-4, batches of 256, {WHOLE.epochs} epochs. The epoch with the best validation "
+        "accuracy is kept.\n"
+        "- Gaps are of thresholded predictions. Equalized odds is the paper's sum of two gaps. "
         "Randomised methods are measured in expectation over their draws.\n"
-        f"- fairij {', '.join(sorted(records['version'].unique()))}; every number is computed from "
+        f"- fairij {', '.join(sorted(records['version'].unique()))}. Every number is computed from "
         "`results.parquet`."
     )
 
@@ -134,41 +135,41 @@ def _methods(records: pd.DataFrame) -> str:
 
 
 def _notes(rows: pd.DataFrame) -> list[str]:
-    """How the methods were run and tuned."""
+    """Return notes on how the methods were run and tuned."""
     return [
         "Settings are chosen on validation rows only, by the same rules for every method. Methods "
-        "of one kind have the same number of settings: those that train "
-        f"{_strengths(rows, 'GapReg')} and the base model (strength 0), on the edited model "
-        f"{_strengths(rows, 'GapReg-IJ')}, post-processing methods ten tolerances, of which the "
-        "loosest binds nothing; ExponentiatedGradient five. One strength of a method that trains "
-        "from scratch costs more CPU time than all candidates of Fair-IJ.",
+        "of one kind have the same number of settings. Methods that train have "
+        f"{_strengths(rows, 'GapReg')} and the base model (strength 0); on the edited model they "
+        f"have {_strengths(rows, 'GapReg-IJ')}. Post-processing methods have ten tolerances, and "
+        "the loosest has no effect. ExponentiatedGradient has five. One strength of a method that "
+        "trains from scratch costs more CPU time than all candidates of Fair-IJ.",
         "The last column of the tables below shows how far each sweep goes on validation rows. FST "
-        "bounds mean scores, not the rates of labels, so its gaps need not close; methods on the "
-        "edited model begin at the edit.",
-        f"Those that train do so for {WHOLE.epochs} epochs from scratch and keep the epoch with "
-        "the lowest loss and penalty on validation rows; on the edited model they go on from it "
+        "bounds mean scores, not the rates of labels, so its gaps may stay open. Methods on the "
+        "edited model start at the edit.",
+        f"Methods that train do so for {WHOLE.epochs} epochs from scratch. They keep the epoch "
+        "with the lowest loss and penalty on validation rows. On the edited model they continue "
         f"for {WHOLE.tuning_epochs} epochs.",
-        "ExponentiatedGradient with the network as its learner would train it twenty times and "
-        "more for one setting. Its learner here is a logistic regression on the base model's "
-        "frozen hidden layer, so it only moves the last layer: read it as that. Refitting that "
-        f"layer changes the model by itself: {_loosest(rows)}.",
-        f"Fair-IJ: one fit for each of the dampings {', '.join(f'{d:g}' for d in DAMPINGS)}, 40 "
-        "values of k and the paper's 7 scales; each accuracy budget takes the lowest validation "
-        "gap that costs at most so much validation accuracy. 'Balanced' weights the two parts of "
-        "equalized odds so that both close (ours); 'reweight' lowers each harmful row's weight by "
-        "its influence (ours); 'path' goes in many small steps instead of dropping rows (ours), "
-        "'cheapest first' in such steps that close the cheaper of the two gaps first (ours); "
-        "'printed' has the paper's recurrence for the curvature exactly as printed, which acts as "
-        "an identity.",
-        f"{', '.join(ON_EDIT.values())}: the plain method on Fair-IJ's most accurate edit whose "
-        f"validation gap is within {SLACK:g} of the lowest.",
-        "HPS, HPS-IJ and RelaxedThresholds need the group of every person at prediction time: in "
-        "italics in tables, hollow and dashed in figures.",
+        "ExponentiatedGradient would train the network more than twenty times per setting. "
+        "Therefore its learner here is a logistic regression on the base model's frozen hidden "
+        "layer, and it moves the last layer only. Refitting that layer changes the model by "
+        f"itself: {_loosest(rows)}.",
+        f"Fair-IJ has one fit for each of the dampings {', '.join(f'{d:g}' for d in DAMPINGS)}, "
+        "with 40 values of k and the paper's 7 scales. Each accuracy budget takes the lowest "
+        "validation gap within that loss of validation accuracy. These forms are ours: 'balanced' "
+        "weights the two parts of equalized odds so that both close; 'reweight' lowers each "
+        "harmful row's weight by its influence; 'path' takes many small steps instead of dropping "
+        "rows; 'cheapest first' takes small steps and closes the cheaper of the two gaps first. "
+        "'Printed' uses the paper's recurrence for the curvature exactly as printed, which acts "
+        "like an identity.",
+        f"{', '.join(ON_EDIT.values())}: the plain method on Fair-IJ's most accurate edit with a "
+        f"validation gap within {SLACK:g} of the lowest.",
+        "HPS, HPS-IJ and RelaxedThresholds need the group of every person at prediction time. They "
+        "are in italics in tables, and hollow and dashed in figures.",
     ]
 
 
 def _strengths(rows: pd.DataFrame, method: str) -> str:
-    """How many a method that trains has been given, by constraint."""
+    """Return the number of strengths of a method that trains, by constraint."""
     own = rows[(rows["method"] == method) & (rows["value"] > 0)]
     return ", ".join(
         f"{own['value'][own['constraint'] == c].nunique()} for {GAP_NAMES[c]}" for c in CONSTRAINTS
@@ -176,7 +177,7 @@ def _strengths(rows: pd.DataFrame, method: str) -> str:
 
 
 def _loosest(rows: pd.DataFrame) -> str:
-    """What ExponentiatedGradient's learner gives with next to no constraint."""
+    """Return the accuracy of ExponentiatedGradient's learner with almost no constraint."""
     own = rows[rows["method"] == "ExponentiatedGradient"]
     loose = own[own["value"] == own["value"].max()]["test_accuracy"].mean()
     base = rows[rows["method"] == "ERM"]["test_accuracy"].mean()
@@ -184,7 +185,7 @@ def _loosest(rows: pd.DataFrame) -> str:
 
 
 def _results(records: pd.DataFrame, constraint: str) -> str:
-    """Accuracy and gap on test rows at the points chosen on validation rows."""
+    """Return accuracy and gap on test rows at the points chosen on validation rows."""
     picks = {rule: chosen(records, constraint, budget) for rule, budget in RULES.items()}
     lines = []
     for name in methods_in(trade_offs(records, constraint)):
@@ -204,9 +205,9 @@ def _results(records: pd.DataFrame, constraint: str) -> str:
         header += [f"accuracy, {rule}", "gap"]
     header.append("validation gaps of its settings")
     return (
-        f"**{GAP_NAMES[constraint]}**, test rows, mean ± deviation over seeds. [n]: in n seeds the "
-        "method had no setting that kept so much accuracy and lowered the gap, and the base model "
-        "stands in for it.\n\n" + table(header, lines)
+        f"**{GAP_NAMES[constraint]}**, test rows, mean ± deviation over seeds. [n]: in n seeds no "
+        "setting of the method kept this accuracy and lowered the gap, so the base model stands in "
+        "for it.\n\n" + table(header, lines)
     )
 
 
@@ -230,11 +231,11 @@ def _refits(records: pd.DataFrame) -> str:
         for m in ("demographic_parity", "accuracy")
     }
     return (
-        "The rows with the largest influence on demographic parity are dropped: by the edit (scale "
-        "1, damping 0.01), and by really training without them. Test rows, seeds "
+        "The rows with the largest influence on demographic parity are dropped, by the edit (scale "
+        "1, damping 0.01) and by training again without them. Test rows, seeds "
         f"{', '.join(map(str, seeds))}. Before: gap "
         f"{base['test_demographic_parity'].mean():.4f}, accuracy {base['test_accuracy'].mean():.4f}"
-        "; training on all rows from another seed moves the gap by "
+        ". Training on all rows from another seed moves the gap by "
         f"{moved['demographic_parity']:.4f} and the accuracy by {moved['accuracy']:.4f}.\n\n"
         + table(("k", "gap, edit", "gap, refit", "accuracy, edit", "accuracy, refit"), lines)
         + f"\n\n{_answer(rows)}\n\n![The edit against real refits, over k](refits.svg)"
@@ -242,16 +243,15 @@ def _refits(records: pd.DataFrame) -> str:
 
 
 def _answer(rows: pd.DataFrame) -> str:
-    """How much of a refit's change of the gap the edit foresees, at each k; from the base model.
+    """Return how much of a refit's change of the gap the edit predicts, from the base model on.
 
-    The refit without any row dropped is of another seed.
+    The refit that drops no row has another seed, so it is not the starting point.
     """
     gaps = rows.pivot_table(index="value", columns="method", values="test_demographic_parity")
     fallen = gaps["edit"][0] - gaps[gaps.index > 0]
     shares = fallen["edit"] / fallen["refit"]
     return (
-        f"The edit moves the gap {shares.min():.2f} to {shares.max():.2f} times as far as a refit "
-        "does."
+        f"The edit moves the gap {shares.min():.2f} to {shares.max():.2f} times as far as a refit."
     )
 
 
@@ -260,8 +260,8 @@ def _again(story: Story, records: pd.DataFrame) -> str:
     arguments = story.arguments.get(str(records.iloc[0]["data"]), "")
     return (
         "## Run it again\n"
-        f"`fairij reproduce {story.name} --processes 2{arguments}` goes on where it was stopped "
-        f"and draws this page; all of it took {minutes:.0f} CPU minutes. `--quick` is a short form "
-        "of it. Every record has "
+        f"`fairij reproduce {story.name} --processes 2{arguments}` continues where it was stopped "
+        f"and draws this page. The whole study took {minutes:.0f} CPU minutes. `--quick` runs a "
+        "short form. Every record has "
         f"{', '.join(name.replace('_', ' ') for name in MEASURES)} on validation and test rows."
     )

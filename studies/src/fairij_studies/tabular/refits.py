@@ -1,4 +1,4 @@
-"""What the paper shows and lacks of the influence itself: the curve, and real refits."""
+"""The curve of influences, as in the paper, and real refits, which the paper lacks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ REFIT_SEEDS = REPORTED_SEEDS[:3]
 DAMPING = 1e-2
 MARKED = 500
 CURVE_POINTS = 200
-ANOTHER_SEED = 1000  # added to the training seed, to see what that alone does
+ANOTHER_SEED = 1000  # added to the training seed, to measure the effect of the seed alone
 
 
 def influence_records(
     table: Table, effort: Effort, seed: int, constraint: str
 ) -> list[dict[str, Any]]:
-    """Figure 1: the positive influences in rising order, thinned, and the gap after the edit."""
+    """Return the positive influences in rising order, thinned, and the gap after the edit."""
     trial = load_trial(table, effort, seed)
     fair = fitted(trial, constraints=constraint, damping=DAMPING)
     positive = np.sort(fair.influence_[fair.influence_ > 0])
@@ -48,9 +48,9 @@ def influence_records(
 def refit_records(
     table: Table, effort: Effort, seed: int, constraint: str, k: int
 ) -> list[dict[str, Any]]:
-    """The edit at scale 1 beside a network really trained without the same k rows.
+    """Compare the edit at scale 1 with a network that is trained without the same k rows.
 
-    With k = 0: the base model, and one trained on all rows from another seed.
+    With k = 0, compare the base model with a network trained on all rows from another seed.
     """
     trial = load_trial(table, effort, seed)
     train, validation, _ = trial.splits

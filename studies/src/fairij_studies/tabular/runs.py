@@ -1,4 +1,4 @@
-"""What each method's unit does and records."""
+"""The work and the records of each method's unit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def base_records(table: Table, effort: Effort, seed: int) -> list[Record]:
 def baseline_records(
     table: Table, effort: Effort, seed: int, constraint: str, label: str
 ) -> list[Record]:
-    """A baseline at every value of its sweep, on the base model."""
+    """Run a baseline at every value of its sweep, on the base model."""
     trial, method = load_trial(table, effort, seed), COMPARED[label]
     if method.frozen_features:
         trial = _on_hidden_layer(trial)
@@ -52,7 +52,7 @@ def baseline_records(
     sweep = effort.thinned(method.sweeps.get(constraint, ()))
     if not method.trains:
         return task.swept(sweep, trial.model, None)
-    # no penalty leaves the training that gave the base model
+    # without a penalty, training gives the base model
     unpenalised = task.measured(0.0, trial.as_predictor(trial.model)) | Stopwatch().reading
     return [unpenalised, *task.swept(sweep, trial.model, _from_scratch(effort))]
 
@@ -65,7 +65,7 @@ def further_records(
     label: str,
     strengths: tuple[float, ...],
 ) -> list[Record]:
-    """A baseline that trains, at further strengths."""
+    """Run a baseline that trains, at further strengths."""
     trial, method = load_trial(table, effort, seed), COMPARED[label]
     task = Task(trial, method, label, constraint, seed)
     return task.swept(strengths, trial.model, _from_scratch(effort))
@@ -76,9 +76,9 @@ def _from_scratch(effort: Effort) -> Recipe:
 
 
 def fair_ij_records(table: Table, effort: Effort, seed: int, constraint: str) -> list[Record]:
-    """Fair-IJ at every accuracy budget, and baselines on top of one of its edits.
+    """Run Fair-IJ at every accuracy budget, and baselines on one of its edits.
 
-    Those that train are fine-tuned from it, the others are given its scores.
+    Baselines that train continue from the edit. The others use its scores.
     """
     trial = load_trial(table, effort, seed)
     with Stopwatch() as watch:
@@ -97,7 +97,7 @@ def fair_ij_records(table: Table, effort: Effort, seed: int, constraint: str) ->
 def further_on_edit_records(
     table: Table, effort: Effort, seed: int, constraint: str
 ) -> list[Record]:
-    """The baselines that are fine-tuned from the edit, at further strengths."""
+    """Fine-tune baselines from the edit at further strengths."""
     trial = load_trial(table, effort, seed)
     searched = search(trial, constraints=EDITED[FAIR_IJ].surrogates[constraint])
     edited = _nearly_lowest(trial, searched)
@@ -112,7 +112,7 @@ def further_on_edit_records(
 
 
 def _nearly_lowest(trial: Trial, searched: Searched) -> nn.Module:
-    """The edit that baselines are put on: the most accurate of those with nearly the lowest gap."""
+    """Return the edit that baselines start from: accurate, with nearly the lowest gap."""
     ((_, edited, _),) = _edits(trial, searched, [searched.lowest(SLACK)])
     return edited
 
@@ -124,7 +124,7 @@ def _tuning(effort: Effort) -> Recipe:
 def editing_records(
     table: Table, effort: Effort, seed: int, constraint: str, label: str
 ) -> list[Record]:
-    """Another form of Fair-IJ at every accuracy budget."""
+    """Run another form of Fair-IJ at every accuracy budget."""
     trial, form = load_trial(table, effort, seed), EDITED[label]
     with Stopwatch() as watch:
         edits = (_from_moves if form.keeps_moves else _one_table)(
@@ -162,7 +162,7 @@ def _edits(trial: Trial, searched: Searched, picks: Sequence[Pick]) -> list[Edit
 def _from_moves(
     trial: Trial, form: Edited, constraint: str, budgets: Sequence[float]
 ) -> list[Edit]:
-    """Edits of a search that keeps the change of every candidate: none is solved again."""
+    """Return edits of a search that keeps every candidate's change. Nothing is solved again."""
     surrogate = form.surrogates[constraint]
     fit = fitted(trial, constraints=surrogate, damping=DAMPINGS, **form.settings)
     editable, table = adapt(trial.model), fit.candidates_
@@ -180,7 +180,7 @@ def _from_moves(
 
 @dataclass(frozen=True)
 class Task:
-    """One baseline, by the name that it has in records, for one constraint of a trial."""
+    """One baseline for one constraint of a trial. ``label`` is its name in the records."""
 
     trial: Trial
     method: Compared
@@ -191,7 +191,7 @@ class Task:
     def swept(
         self, sweep: Sequence[float], model: nn.Module, recipe: Recipe | None
     ) -> list[Record]:
-        """Fit and measure it at every value of the sweep."""
+        """Fit and measure the baseline at every value of the sweep."""
         settings: dict[str, Any] = {} if recipe is None else {"recipe": recipe}
         if self.method.frozen_features:
             settings["estimator"] = LogisticRegression(max_iter=200)
@@ -233,7 +233,7 @@ class Task:
 
 
 def _on_hidden_layer(trial: Trial) -> Trial:
-    """The same rows as the base model's hidden layer sees them."""
+    """Return the trial with the base model's hidden layer as its features."""
     if not isinstance(trial.model, nn.Sequential):
         raise TypeError(f"The base model must be a Sequential, got {type(trial.model).__name__}.")
     below = trial.model[:-1]

@@ -1,4 +1,4 @@
-"""How long something took: on the clock, and on the processor, which other work slows less."""
+"""Wall time and CPU time of a piece of work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass
 class Stopwatch:
-    """``with Stopwatch() as watch: ...``, then ``watch.reading``; zero before that."""
+    """``with Stopwatch() as watch: ...`` fills ``watch.reading``, which is zero before."""
 
     reading: dict[str, float] = field(default_factory=lambda: {"seconds": 0.0, "cpu_seconds": 0.0})
 

@@ -1,4 +1,4 @@
-"""From records to the numbers that figures, tables and verdicts need."""
+"""Compute the numbers of figures, tables and verdicts from records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GAP_NAMES = {
 
 
 def trade_offs(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
-    """Every setting of every method for one constraint, the base model among them."""
+    """Return every setting of every method for one constraint, with the base model."""
     rows = records[records["kind"] == "trade_off"]
     rows = rows[(rows["constraint"] == constraint) | (rows["method"] == "ERM")]
     return rows[SETTING].assign(
@@ -43,7 +43,7 @@ def methods_in(rows: pd.DataFrame) -> list[str]:
 
 
 def curves(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
-    """Mean and deviation over seeds at every setting, on test rows."""
+    """Return mean and deviation over seeds of every setting, on test rows."""
     grouped = trade_offs(records, constraint).groupby(["method", "value"])
     frame = grouped.agg(
         gap=("gap", "mean"),
@@ -84,16 +84,16 @@ def chosen(records: pd.DataFrame, constraint: str, budget: float) -> pd.DataFram
 
 
 def is_base(setting: Any) -> Any:
-    """Whether a setting, or each of several, is the base model itself."""
+    """Say whether a setting, or each of several, is the base model itself."""
     return (setting["method"] == "ERM") | (
         (setting["parameter"] == "strength") & (setting["value"] == 0)
     )
 
 
 def reach(records: pd.DataFrame, constraint: str, method: str) -> tuple[float, float]:
-    """The widest and the smallest gap of a method's settings on validation rows, mean over seeds.
+    """Return a method's largest and smallest gap on validation rows, mean over seeds.
 
-    The base model is left out.
+    The base model does not count.
     """
     rows = trade_offs(records, constraint)
     own = rows[(rows["method"] == method) & ~is_base(rows)]
@@ -102,13 +102,13 @@ def reach(records: pd.DataFrame, constraint: str, method: str) -> tuple[float, f
 
 
 def stand_ins(picks: pd.DataFrame, method: str) -> int:
-    """In how many seeds the base model was chosen in the method's place."""
+    """Count the seeds in which the base model was chosen in the method's place."""
     return int(picks.loc[picks["method"] == method, "is_base"].sum()) if method != "ERM" else 0
 
 
 @dataclass(frozen=True)
 class Front:
-    """The best mean accuracy at every mean gap, along straight lines between settings."""
+    """The best mean accuracy at every mean gap, linear between settings."""
 
     gap: Array
     accuracy: Array
@@ -121,7 +121,7 @@ class Front:
         return cls(gap[better], accuracy[better])
 
     def at(self, gap: Array) -> Array:
-        """Accuracy at these gaps; NaN below the smallest, the best of all above the largest."""
+        """Return accuracy at gaps: NaN below the smallest gap, the best above the largest."""
         found = np.interp(gap, self.gap, self.accuracy)
         return np.where(gap < self.gap[0] - 1e-12, np.nan, found)
 
@@ -129,10 +129,10 @@ class Front:
 def accuracy_at_equal_gap(
     records: pd.DataFrame, method: str, rival: str, constraint: str
 ) -> pd.DataFrame:
-    """How much more accurate ``method`` is than ``rival`` at the rival's own gaps.
+    """Return how much more accurate ``method`` is than ``rival`` at the rival's own gaps.
 
-    Of the rival's settings the base model, which every method has, is left out, and what loses so
-    much accuracy that it has become trivial.
+    Two kinds of the rival's settings are left out: the base model, which every method has, and
+    settings that lose so much accuracy that they are trivial.
     """
     curve = curves(records, constraint)
     least = curve.loc[curve["method"] == "ERM", "accuracy"].iloc[0] - WIDER
@@ -142,5 +142,5 @@ def accuracy_at_equal_gap(
 
 
 def supported(records: pd.DataFrame) -> dict[str, list[str]]:
-    """The methods that have records, by constraint."""
+    """Return the methods that have records, by constraint."""
     return {name: methods_in(trade_offs(records, name)) for name in CONSTRAINTS}

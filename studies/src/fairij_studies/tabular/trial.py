@@ -1,4 +1,4 @@
-"""One seed of the study: its splits, its base model, and how a predictor is measured."""
+"""One seed of the study: its splits, its base model, and the measures of a predictor."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ PARTS = ("validation", "test")
 
 @dataclass(frozen=True)
 class Trial:
-    """The same splits and the same base model for all methods of a seed."""
+    """The splits and the base model that all methods of a seed share."""
 
     splits: Splits
     model: nn.Module
     facts: Mapping[str, Any]  # part of every record
 
     def measured(self, predictor: Predictor) -> dict[str, float]:
-        """All measures on validation and test rows, in expectation over a predictor's draws."""
+        """Return all measures on validation and test rows, in expectation over draws."""
         return {
             f"{part}_{name}": value
             for part in PARTS
@@ -53,7 +53,7 @@ class Trial:
         parameter: str | None = None,
         value: float | None = None,
     ) -> dict[str, Any]:
-        """What every record says, before anything is measured."""
+        """Return the fields of a record that need no measurement."""
         named = {"method": method, "constraint": constraint}
         return {**named, "parameter": parameter, "value": value, **self.facts}
 
@@ -71,7 +71,7 @@ def measures(predictor: Predictor, part: Split) -> dict[str, float]:
     return {name: float(value) for name, value in zip(MEASURES, found, strict=True)}
 
 
-@lru_cache(maxsize=2)  # the units of a seed follow each other
+@lru_cache(maxsize=2)  # the units of a seed run one after another
 def load_trial(table: Table, effort: Effort, seed: int) -> Trial:
     splits = table.rows.splits(seed)
     if effort.rows is not None:
@@ -90,7 +90,7 @@ def load_trial(table: Table, effort: Effort, seed: int) -> Trial:
 
 
 def base_model(splits: Splits, seed: int, epochs: int, cache: Path) -> nn.Module:
-    """Train the paper's network, or take it from the cache: a file whole or absent.
+    """Train the paper's network, or read it from the cache.
 
     Training is deterministic, so two processes that both train write the same parameters.
     """
@@ -107,7 +107,7 @@ def base_model(splits: Splits, seed: int, epochs: int, cache: Path) -> nn.Module
 
 
 def _fingerprint(splits: Splits) -> str:
-    """A hash of the rows of all three parts, groups included."""
+    """Return a hash of the rows and groups of all three parts."""
     digest = hashlib.sha256()
     for part in splits:
         digest.update(data_fingerprint(part.X, part.y).encode())

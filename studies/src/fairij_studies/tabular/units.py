@@ -25,9 +25,9 @@ PARITY = "demographic_parity"
 def study_units(
     table: Table, quick: bool, *, beyond: Mapping[str, Sweeps] | None = None
 ) -> list[Unit]:
-    """All units, those of a seed together, so that its base model is at hand.
+    """Return all units. Those of a seed are together, so that they share its base model.
 
-    ``beyond`` has, by method, strengths that this table alone needs near the fair end.
+    ``beyond`` has strengths by method that only this table needs, to reach small gaps.
     """
     effort = QUICK if quick else WHOLE
     seeds = REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS

@@ -1,4 +1,4 @@
-"""Tree ensembles and logistic regression, edited in place of refitting, on four tables."""
+"""Tree ensembles and logistic regression on four tables, edited instead of trained again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fairij_studies.trees.runs import (
     rival_records,
 )
 
-SEEDS = tuple(range(30, 35))  # played no part in the choice of any setting
+SEEDS = tuple(range(30, 35))  # not used to choose any setting
 LARGE = (ADULT, COVERAGE, COVERAGE_SAMPLE)
 REDUCTIONS = "ExponentiatedGradient"
 QUICK_ROWS, QUICK_COUNTS = 300, (20, 60)
@@ -32,9 +32,9 @@ QUICK_ROWS, QUICK_COUNTS = 300, (20, 60)
 def make_study(
     *, data_home: str | os.PathLike[str] | None = None, path: str | os.PathLike[str] | None = None
 ) -> Study:
-    """The study; ``path`` is a parquet file of ACSPublicCoverage, or a folder with one such file.
+    """Return the study. ``path`` is a Parquet file of ACSPublicCoverage, or a folder with one.
 
-    Without it Coverage is California 2014 through folktables.
+    Without it, Coverage is California 2014 through folktables.
     """
     home = None if data_home is None else os.fspath(data_home)
     places = Places(home, None if path is None else _coverage_file(Path(path)))
@@ -42,7 +42,7 @@ def make_study(
 
 
 def study_units(places: Places, quick: bool) -> list[Unit]:
-    """All units, those of a base model together, so that it is at hand."""
+    """Return all units. Those of a base model are together, so that they share it."""
     units = [unit for case in _cases(places, quick) for unit in _units_of(case, quick)]
     for seed in SEEDS[:1] if quick else SEEDS:
         arguments = {
@@ -67,7 +67,7 @@ def _cases(places: Places, quick: bool) -> Iterator[Case]:
 
 
 def _is_quick(title: str, model: str, group_is_feature: bool) -> bool:
-    """Every table and every model once, and the group as a feature once."""
+    """Say whether a case is in the quick form: each table, each model, and the group once."""
     if group_is_feature:
         return title == ADULT and model == LOGISTIC
     return title == ADULT or model == LIGHTGBM
@@ -88,7 +88,7 @@ def _units_of(case: Case, quick: bool) -> list[Unit]:
         arguments: dict[str, Any] = {"case": case, "form": form, **rules}
         units.append(Unit({**key, "work": form}, edit_records, arguments, cost=20 * size))
     for rival in RIVALS:
-        if rival == REDUCTIONS and _too_dear(case, quick):
+        if rival == REDUCTIONS and _too_expensive(case, quick):
             continue
         values = RIVALS[rival][1][-1:] if quick else RIVALS[rival][1]
         arguments = {"case": case, "rival": rival, "values": values}
@@ -97,8 +97,8 @@ def _units_of(case: Case, quick: bool) -> list[Unit]:
     return units
 
 
-def _too_dear(case: Case, quick: bool) -> bool:
-    """Reductions train the model anew some 25 times for each of six settings."""
+def _too_expensive(case: Case, quick: bool) -> bool:
+    """Say whether reductions cost too much: they train the model about 25 times per setting."""
     if quick or case.model == LOGISTIC:
         return case.model != LOGISTIC
     return case.title in LARGE and (case.model == HISTOGRAM or case.group_is_feature)

@@ -1,4 +1,4 @@
-"""The tables of the study of trees: where their rows come from, and how they are parted."""
+"""The tables of the study of trees: the source of their rows, and their splits."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from fairij.datasets.trials import ADULT_VALIDATION
 
 ADULT, COMPAS, GERMAN = "UCI Adult", "COMPAS", "German credit"
 COVERAGE, COVERAGE_SAMPLE = "ACSPublicCoverage", "ACSPublicCoverage, sample"
-TUNING_TEST = 0.3  # of the training rows, in place of test rows while settings are chosen
+TUNING_TEST = 0.3  # of the training rows: they replace the test rows while settings are chosen
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where data files are: the cache, and a parquet file of Coverage (a sample of it)."""
+    """Where data files are: the cache, and a Parquet file with a sample of Coverage."""
 
     data_home: str | None = None
     coverage: str | None = None
@@ -69,14 +69,14 @@ def _bunch(title: str, places: Places, include: bool) -> Bunch:
 
 
 def source(title: str, places: Places, include: bool) -> str:
-    """The files that were read, each with the beginning of its SHA-256."""
+    """Return the names of the files with the first digits of their SHA-256."""
     hashes = _bunch(title, places, include).sha256
     return ", ".join(f"{name} {digest[:16]}" for name, digest in hashes.items())
 
 
 @lru_cache(maxsize=2)
 def load_splits(title: str, places: Places, include: bool, seed: int) -> Splits:
-    """Adult with UCI's test set and 33 % of the rest for validation; the others 50/20/30."""
+    """Split Adult into UCI's test set and 33 % of the rest for validation, the others 50/20/30."""
     bunch = _bunch(title, places, include)
     if bunch.split is None:
         return make_splits(bunch, seed, validation=0.2, test=0.3)
@@ -84,7 +84,7 @@ def load_splits(title: str, places: Places, include: bool, seed: int) -> Splits:
 
 
 def tuning_splits(splits: Splits) -> Splits:
-    """The same rows without the test set: a part of the training rows stands in for it."""
+    """Return splits without the test set. A part of the training rows replaces it."""
     train = splits.train
     cut = len(train) - round(TUNING_TEST * len(train))
 

@@ -1,10 +1,10 @@
-"""Validation rows with labels and groups as they are expected instead of as they were seen.
+"""Validation rows with expected labels and groups instead of observed ones.
 
-Rates given the label rest on few rows: on Adult some 400 women of high income. LinearPost has the
-chances of label and group stand in for them, ``P(y | x)`` by the model and ``P(s | x, y)`` by a
-classifier learnt from training rows. Here each row is repeated, with labels and groups in
-proportion to those chances, so that the same can be asked of an edit. What comes out is as right as
-the chances are, and the groups of the training rows are needed.
+Rates given the label depend on few rows: on Adult, on about 400 women with a high income.
+LinearPost uses probabilities instead: ``P(y | x)`` by the model, and ``P(s | x, y)`` by a
+classifier that is trained on training rows. Here each row is repeated, with labels and groups in
+proportion to these probabilities, so that an edit can use them too. The result is only as good as
+the probabilities, and it needs the groups of the training rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COPIES = 6
 
 
 def expected_rows(model: Any, train: Split, validation: Split, *, seed: int = 0) -> Split:
-    """Every validation row ``COPIES`` times; its own label and group are not looked at."""
+    """Repeat every validation row ``COPIES`` times. Its own label and group are not used."""
     n_groups = count_groups(train, validation)
     groups = GroupModel.fit("equalized_odds", train, n_groups)
     joint = groups.joint(validation.X, positive_scores(model, validation.X))  # (K, N, G)
@@ -31,7 +31,7 @@ def expected_rows(model: Any, train: Split, validation: Split, *, seed: int = 0)
     start = np.random.default_rng(seed).random(len(validation))
     cells = [
         ((start + copy)[:, None] / COPIES > bounds).sum(1) for copy in range(COPIES)
-    ]  # evenly spaced between 0 and 1, so that shares are as near to the chances as can be
+    ]  # evenly spaced between 0 and 1, so that shares are close to the probabilities
     cell = np.concatenate(cells)
     return Split(
         np.concatenate([np.asarray(validation.X)] * COPIES),

@@ -23,7 +23,7 @@ ANSWERS = {EDIT: BLUE, PROXIMAL: ORANGE, TRAINED_ON: RED, LEAVES: GREEN, REFIT: 
 
 
 def trade_off_figure(records: pd.DataFrame, title: str) -> Any:
-    """Accuracy against each gap on test rows; a row of panels a constraint, a column a model."""
+    """Draw accuracy against each gap on test rows: a row per constraint, a column per model."""
     records = records[records["data"] == title]
     rows = []
     for constraint in CONSTRAINTS:
@@ -47,7 +47,7 @@ def trade_off_figure(records: pd.DataFrame, title: str) -> Any:
 
 def _panel(frame: pd.DataFrame, constraint: str, model: str) -> Any:
     own = frame[frame["model"] == model].fillna(0.0)
-    methods = list(METHODS)  # in all panels alike: they share one legend
+    methods = list(METHODS)  # the same in all panels: they share one legend
     looks = [look_of(method) for method in methods]
     own = own.assign(
         left=(own["gap"] - own["gap_deviation"]).clip(lower=0),
@@ -83,7 +83,7 @@ def _panel(frame: pd.DataFrame, constraint: str, model: str) -> Any:
 
 
 def refit_figure(records: pd.DataFrame) -> Any:
-    """The gap over k: what the edit says, and what really refitted models have."""
+    """Draw the gap over k: as the edit predicts it, and of models that are trained again."""
     panels = []
     for column, words in (
         ("validation_surrogate", "gap of mean scores, validation rows"),

@@ -1,7 +1,7 @@
 """The base models of the study, and the small search that fixed their settings.
 
-`studies/trees/tune.py` repeats the search: mean log loss on validation rows over `TUNING_SEEDS`,
-which are not among the reported ones, the group not a feature.
+`python -m fairij_studies.trees.tune` repeats the search. It uses the mean log loss on validation
+rows over `TUNING_SEEDS`, which are not reported. The group is not a feature.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ MODELS: dict[str, Callable[..., Any]] = {
 
 
 def _leaves(trees: int, leaves: int, *, columns: float, rows: int, rate: float = 0.05) -> Settings:
-    """LightGBM's: of each tree, the leaves, the share of columns and the rows of its leaves."""
+    """Return LightGBM's settings. ``columns`` is a share, ``rows`` the fewest rows of a leaf."""
     return {
         "n_estimators": trees,
         "learning_rate": rate,
@@ -117,16 +117,16 @@ CHOSEN: dict[str, dict[str, Settings]] = {
         LOGISTIC: {"C": 10.0},
     },
 }
-CHOSEN[COVERAGE] = CHOSEN[COVERAGE_SAMPLE]  # the whole survey has not been searched
+CHOSEN[COVERAGE] = CHOSEN[COVERAGE_SAMPLE]  # not searched on the whole survey
 
 
 def make_model(name: str, title: str) -> Any:
-    """A model, not yet fitted, with the settings of a table."""
+    """Return a model with the settings of a table, not yet fitted."""
     return MODELS[name](**CHOSEN[title][name])
 
 
 def search(title: str, name: str, places: Places) -> list[tuple[float, Settings]]:
-    """Mean validation log loss of each setting, the best first."""
+    """Return the mean validation log loss of each setting, best first."""
     found = []
     for settings in GRIDS[name]:
         losses = []

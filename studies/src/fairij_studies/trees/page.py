@@ -1,4 +1,4 @@
-"""README.md and figures of the study of trees, from its records alone."""
+"""README.md and figures of the study of trees, made from its records alone."""
 
 from __future__ import annotations
 
@@ -36,57 +36,63 @@ NAMES = {
     "equalized_odds": "equalized odds (sum)",
     "equal_opportunity": "equal opportunity",
 }
-INTRODUCTION = """# Models that people have, edited in place of refitting
+INTRODUCTION = """# Models that people have, edited instead of trained again
 
-LightGBM, XGBoost, scikit-learn's HistGradientBoosting and logistic regression on four tables, each
-trained once; then edited by Fair-IJ (leaf values, or coefficients; nothing is trained again), and
-beside it, on the same split and the same base model:
+LightGBM, XGBoost, scikit-learn's HistGradientBoosting and logistic regression are trained once on
+each of four tables. Then Fair-IJ edits their leaf values or coefficients. Nothing is trained again.
+The other methods have the same split and the same base model:
 
-| | needs the group at test | of training rows | trains again | random answers |
+| | needs the group at test | of training rows | trains again | random predictions |
 |---|---|---|---|---|
-| Fair-IJ (drops rows; all other forms reweight all of them) | no | no | no | no |
-| Fair-IJ expected | no | yes | no, a model of the group only | no |
-| LinearPost (Xian & Zhao 2024, group-blind form) | no | yes | no, a model of the group only | no |
-| ExponentiatedGradient (fairlearn) | no | yes | yes, some 25 times | yes |
+| Fair-IJ (drops rows; the other forms reweight them) | no | no | no | no |
+| Fair-IJ expected | no | yes | no, only a model of the group | no |
+| LinearPost (Xian & Zhao 2024, group-blind form) | no | yes | no, only a model of the group | no |
+| ExponentiatedGradient (fairlearn) | no | yes | yes, about 25 times | yes |
 | RelaxedThresholds (Cruz & Hardt 2024) | **yes** | no | no | yes |
 
-A path goes in small steps; of the two gaps of equalized odds `both gaps` closes both together, and
-`cheapest first` may close one before the other. `expected` reweights, with chances in the place of
-the validation rows' labels and groups, as LinearPost has them: of the label by the model, of the
-group by a classifier learnt from training rows. Its targets and budgets are then of expected gaps
-and accuracy; what is reported, and what settings are chosen by, is measured on real rows, as for
-all. Random answers are measured in expectation.
+**Forms of Fair-IJ.** A path takes small steps. Equalized odds has two gaps: `both gaps` closes them
+together, `cheapest first` may close one before the other. `expected` reweights, but uses
+probabilities instead of the validation rows' labels and groups, as LinearPost does. The model gives
+those of the label. A classifier that is trained on training rows gives those of the group. Targets
+and budgets of `expected` are of expected gaps and accuracy. What is reported, and what settings are
+chosen by, is measured on real rows, as for all methods. Random predictions are measured in
+expectation.
 
-Settings were fixed on training and validation rows of other seeds, which `tune.py` repeats: the
-models' on 40 and 41, Fair-IJ's on Adult's 40, 41 and 0 to 4. (An earlier choice, on Adult's seeds
-0 to 4 with test results in view, lives on in the form of `reweight` and `path`.) The seeds here,
-{seeds}, played no part in that; but earlier runs of them, with other settings and a narrower
-search for LightGBM's (neither sampled columns nor small leaves, as for the other ensembles
-still), were why those were looked at again: with the new LightGBM by a few of `tune.py`'s
-combinations for demographic parity by `path` and for `cheapest first`, while all other settings
-of Fair-IJ are those found with the former one. `both gaps` (its damping one of three tried
-there), `expected`, targets and finer budgets were added when the test gaps of the other forms were
-known. `expected` lowers what chance has to say in the few rows of a label and group, so that seeds
-come out alike; it does not help where the rows of training and validation differ from those tested:
-on rows that stand in for test rows it is no better than `reweight` (`tune.py expected`).
-Unless said otherwise a setting is chosen per seed by the lowest gap on validation rows. Group
-known at test is a ceiling, not a like-for-like rival. On the two large tables
-ExponentiatedGradient is left out with HistGradientBoosting and, but for logistic regression, with
-the group among the features: it trains the model some 25 times for each setting. It has at most
-five steps and two tolerances. Seconds are those of all choices of a form together (ten fits
-where rows are dropped), and of one setting of a rival. Rows: {rows}.
+**How settings were chosen.** They were fixed on training and validation rows of other seeds: seeds
+40 and 41 for the models, Adult's seeds 40, 41 and 0 to 4 for Fair-IJ. The command `python -m
+fairij_studies.trees.tune` repeats this. The form of `reweight` and `path` comes from an earlier
+choice, on Adult's seeds 0 to 4 with known test results. The seeds reported here are {seeds}. They
+were not used for these choices, but earlier runs of them led us to look at some settings again.
+Those runs had other settings and a narrower search for LightGBM, without sampled columns and small
+leaves (the other ensembles still have that search). With the new LightGBM, a few of the
+combinations of `tune` were tried for demographic parity by `path`, and for `cheapest first`. All
+other settings of Fair-IJ were found with the former LightGBM. `both gaps` (its damping is one of
+three that were tried), `expected`, targets and finer budgets were added when the test gaps of the
+other forms were known.
+
+**How to read the results.** `expected` reduces the effect of chance in the few rows of a label and
+group, so that seeds give similar results. It does not help if training and validation rows differ
+from test rows: on rows that replace the test rows it is no better than `reweight`
+(`python -m fairij_studies.trees.tune expected`). Unless said otherwise, the setting with the lowest
+gap on validation rows is chosen for each seed. Methods that know the group at test are a ceiling,
+not a fair comparison. ExponentiatedGradient trains the model about 25 times per setting. On the two
+large tables it is left out with HistGradientBoosting, and, except for logistic regression, with the
+group among the features. It has at most five steps and two tolerances. Seconds are of all choices
+of a form together (ten fits if rows are dropped), and of one setting of another method.
+Rows: {rows}.
 """
 STATIONARITY = """## Is the edit what leaving the rows out would do?
 
-Boosting stops long before the leaf values minimise the training loss, so "as if these rows had been
-dropped" has more than one meaning for an ensemble. Adult, LightGBM, sex not a feature, damping
-0.01, scale 1; the k rows of highest influence on demographic parity are left out, and
+Boosting stops long before the leaf values minimise the training loss. Therefore "as if these rows
+had been dropped" has more than one meaning for an ensemble. This is Adult with LightGBM, sex not a
+feature, damping 0.01, scale 1. The k rows with the highest influence on demographic parity are left
+out:
 
 - *{proximal}* keeps the splits and moves the leaves to the minimum of the same damped loss without
-  the rows: what the edit is the first-order estimate of;
-- *{trained_on}* is the same but also trains on: its distance at k = 0 from the model is the drift;
-- *{leaves}* keeps the splits and computes all leaves anew as boosting would;
-- *{refit}* trains everything again, splits included.
+  the rows. The edit is the first-order estimate of this.
+- *{trained_on}* is the same with more training. Its distance from the model at k = 0 is the drift.
+- *{leaves}* keeps the splits and computes all leaves again, as boosting does.
+- *{refit}* trains everything again, with new splits.
 
 ![The gap over k by the edit and by real refits](refits.svg)
 
@@ -135,13 +141,13 @@ def page(records: pd.DataFrame) -> str:
 
 
 def _headlines(records: pd.DataFrame) -> str:
-    """What was asked for on Adult with LightGBM, and what each method gives, on test rows."""
+    """Return the goals on Adult with LightGBM, and what each method reaches on test rows."""
     records = records[(records["data"] == ADULT) & (records["model"] == LIGHTGBM)]
     lines = [
-        "Chosen on validation rows in three ways: the lowest gap; the lowest gap among settings "
-        "that keep the accuracy asked for there; the most accurate among settings that keep the "
-        "gap asked for there. Reached by choice: by one of the three, on test rows. In the sweep: "
-        "a setting, the same for all seeds, reaches it there, whatever validation rows say of it.",
+        "Settings are chosen on validation rows in three ways: the lowest gap; the lowest gap "
+        "among settings that keep the accuracy asked for; the most accurate among settings that "
+        "keep the gap asked for. *Reached by choice*: one of the three reaches the goal on test "
+        "rows. *In the sweep*: one setting, the same for all seeds, reaches it on test rows.",
         "",
         "| asked for | method | lowest gap: accuracy | gap | accuracy kept: accuracy | gap "
         "| gap kept: accuracy | gap | reached by choice | in the sweep |",
@@ -173,15 +179,15 @@ def _headlines(records: pd.DataFrame) -> str:
     lines += [
         "",
         f"Gaps of the base model on validation rows and on test rows: {means}. Where these differ, "
-        "what closes the gap of the one leaves or opens a gap of the other, whatever the method: "
-        "of women with an income above 50,000 there are fewer than 400 among the validation rows "
-        "and 590 among the test rows, so that their true positive rate is known to 0.02 at best.",
+        "closing the gap on the validation rows leaves or opens a gap on the test rows, for every "
+        "method. Fewer than 400 women among the validation rows, and 590 among the test rows, have "
+        "an income above 50,000, so their true positive rate is known to 0.02 at best.",
     ]
     return "\n".join(lines)
 
 
 def _every_setting(records: pd.DataFrame) -> str:
-    """Accuracy and gap of each setting of each method, chosen by nothing."""
+    """Return accuracy and gap of every setting of every method."""
     records = records[(records["data"] == ADULT) & (records["model"] == LIGHTGBM)]
     lines = ["| constraint | method | setting | accuracy | gap |", "|---|---|---|---|---|"]
     for constraint in CONSTRAINTS:
@@ -200,7 +206,7 @@ def _every_setting(records: pd.DataFrame) -> str:
 
 
 def _table(records: pd.DataFrame, title: str) -> str:
-    """Accuracy and gap on test rows by model and method, one pair of columns a constraint."""
+    """Return accuracy and gap on test rows by model, method and constraint."""
     records = records[records["data"] == title]
     tables = {
         c: {(row["model"], row["method"]): row for row in _records(chosen(records, c))}

@@ -1,16 +1,16 @@
-"""What an edit predicts, beside models that are really refitted without the same rows.
+"""Compare what an edit predicts with models that are trained without the same rows.
 
-Four answers to "what if these k rows had not been there", next to the edit at scale 1:
+There are four ways to leave out k rows. Each is compared with the edit at scale 1:
 
-* the whole ensemble trained again, with other splits;
-* LightGBM's own ``refit``: the splits kept, all leaves computed anew, tree after tree, as boosting
-  would; on all rows it gives the model back (trained without ``boost_from_average``, which it
-  forgets);
-* the leaves moved to the minimum of the damped loss without the rows,
-  ``L_kept(theta) - grad L . (theta - theta_hat) + damping |theta - theta_hat|^2 / 2``. The linear
-  term makes the fitted leaves the minimum when no row is left out: this is what the edit is the
-  first-order estimate of;
-* the same without that term: dropping the rows and training on, mixed.
+* Train the whole ensemble again, with other splits.
+* LightGBM's own ``refit``: keep the splits, and compute all leaves again, tree after tree, as
+  boosting does. On all rows it returns the same model. (The model is trained without
+  ``boost_from_average``, which ``refit`` ignores.)
+* Move the leaves to the minimum of the damped loss without the rows,
+  ``L_kept(theta) - grad L . (theta - theta_hat) + damping |theta - theta_hat|^2 / 2``. Because of
+  the linear term, the fitted leaves are the minimum when no row is left out. The edit is the
+  first-order estimate of this.
+* The same without that term. This mixes dropping the rows with more training.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ COUNTS = (50, 100, 200, 500, 1000, 1500, 2000)
 DAMPING = 1e-2
 
 
-class Whatever:
-    """Take the only edit that was tried, whatever it does."""
+class OnlyEdit:
+    """Choose the only edit that was tried."""
 
     def choose(
         self, gap: NDArray[np.float64], performance: NDArray[np.float64], *, before: float
@@ -69,7 +69,7 @@ def refit_records(
 
 
 def _edit_of(base: Fitted, k: int) -> FairIJ:
-    search, only = Grid(k=(k,), scales=(1.0,)), Whatever()
+    search, only = Grid(k=(k,), scales=(1.0,)), OnlyEdit()
     return edit(base, "demographic_parity", search=search, selection=only, damping=DAMPING)
 
 
@@ -99,10 +99,10 @@ def damped_minimum(
     tolerance: float = 1e-6,
     max_steps: int = 50,
 ) -> Tensor:
-    """The change ``d`` of the leaves that minimises the damped loss of the other rows, by Newton.
+    """Return the change ``d`` of the leaves that minimises the damped loss of the other rows.
 
-    ``sum_kept w_n l(z_n + J_n d) - [held] grad L . d + damping |d|^2 / 2``: convex, and stopped
-    where its gradient is ``tolerance`` of the damping times the size of the leaves.
+    ``sum_kept w_n l(z_n + J_n d) - [held] grad L . d + damping |d|^2 / 2`` is convex. Newton's
+    method stops when the gradient is at most ``tolerance * damping * |leaves|``.
     """
     model = objective.model
     assert isinstance(model, ConstantLinearization)
@@ -134,7 +134,7 @@ def damped_minimum(
 
 
 def _soft(base: Fitted, outputs: Tensor) -> dict[str, float]:
-    """The surrogate, and the loss, on validation rows."""
+    """Return the surrogate and the loss on validation rows."""
     validation = base.splits.validation
     scores = torch.sigmoid(outputs.double()).numpy()
     means = [scores[validation.s == g].mean() for g in np.unique(validation.s)]

@@ -1,4 +1,4 @@
-"""What each unit of the study of trees does: one base model, one method, all constraints."""
+"""The work of each unit of the study of trees: one base model, one method, all constraints."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from fairij_studies.trees.models import make_model
 
 Record = dict[str, Any]
 BASE, EXPECTED = "ERM", "Fair-IJ expected"
-# How each form edits, by constraint. Rates given the label are of fewer rows, which more damping
-# keeps from being fitted one by one.
+# Settings of each form, by constraint. Rates given the label depend on fewer rows. More damping
+# keeps the edit from fitting single rows.
 FORMS: dict[str, dict[str, dict[str, Any]]] = {
     "Fair-IJ": {
         "demographic_parity": {"damping": (1e-2, 3e-2)},
@@ -42,14 +42,14 @@ FORMS: dict[str, dict[str, dict[str, Any]]] = {
         "equalized_odds": {"search": "path", "damping": 1e-1},
         "equal_opportunity": {"search": "path", "damping": 2e-1, "temperature": 3.0},
     },
-    "Fair-IJ both gaps": {  # a path that closes them together
+    "Fair-IJ both gaps": {  # a path that closes both gaps together
         "equalized_odds": {
             "search": "path",
             "constraints": "equalized_odds_balanced",
             "damping": 2e-2,
         },
     },
-    EXPECTED: {  # labels and groups of validation rows by their chances
+    EXPECTED: {  # labels and groups of validation rows by their probabilities
         "demographic_parity": {"search": "reweight", "damping": (1e-2, 3e-2)},
         "equalized_odds": {"search": "reweight", "damping": (1e-1, 3e-1)},
         "equal_opportunity": {"search": "reweight", "damping": (3e-2, 1e-1)},
@@ -65,7 +65,7 @@ FORMS: dict[str, dict[str, dict[str, Any]]] = {
 }
 BUDGETS = (0.002, 0.003, 0.004, 0.006, 0.01)  # of accuracy on validation rows
 SLACK = 0.005
-TARGETS = {  # of the gap there, the one asked for first
+TARGETS = {  # of the validation gap; the headline first
     "demographic_parity": (0.010, 0.020, 0.050, 0.100),
     "equalized_odds": (0.055, 0.040, 0.070, 0.100),
     "equal_opportunity": (0.010, 0.020, 0.030, 0.050),
@@ -86,8 +86,8 @@ class Case:
     group_is_feature: bool
     seed: int
     places: Places
-    rows: int | None = None  # at most so many of each part; None for all
-    tuning: bool = False  # leave the test rows alone: training rows stand in for them
+    rows: int | None = None  # largest number of rows in each part; None for all
+    tuning: bool = False  # do not use test rows: training rows replace them
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Fitted:
     train_seconds: float
 
     def record(self, method: str, predictor: Predictor, **said: Any) -> Record:
-        """One record: what it is, and all measures on validation and test rows."""
+        """Return one record with all measures on validation and test rows."""
         train, validation, test = self.splits
         measured = {
             f"{part}_{name}": value
@@ -126,7 +126,7 @@ class Fitted:
         return ERM().fit(model, self.splits.train, self.splits.validation)
 
 
-@lru_cache(maxsize=2)  # the units of a case follow each other
+@lru_cache(maxsize=2)  # the units of a case run one after another
 def fitted(case: Case) -> Fitted:
     splits = load_splits(case.title, case.places, case.group_is_feature, case.seed)
     if case.tuning:
@@ -150,7 +150,7 @@ def base_records(case: Case) -> list[Record]:
 def edit_records(
     case: Case, form: str, budgets: Sequence[float], targets: int | None = None
 ) -> list[Record]:
-    """Fair-IJ at every accuracy budget, at each target, and at the lowest gap, more or less."""
+    """Run Fair-IJ at every accuracy budget, at each target, and near the lowest gap."""
     base, records = fitted(case), []
     seen = _expected(base) if form == EXPECTED else base
     for constraint in FORMS[form]:
@@ -181,7 +181,7 @@ def edit_records(
 
 
 def _expected(base: Fitted) -> Fitted:
-    """The same model with other validation rows; records are measured on the real ones."""
+    """Return the model with expected validation rows. Records are measured on the real ones."""
     train, validation, _ = base.splits
     rows = expected_rows(base.model, train, validation)
     return replace(base, splits=replace(base.splits, validation=rows))
@@ -190,7 +190,7 @@ def _expected(base: Fitted) -> Fitted:
 def _edits(
     base: Fitted, constraint: str, form: str, rules: Sequence[Selection]
 ) -> list[tuple[Any, Mapping[str, Any]]]:
-    """The edited model that each rule takes; by one fit where its candidates are kept."""
+    """Return the edited model of each rule, from one fit if the search keeps its candidates."""
     settings = FORMS[form][constraint]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairIJWarning)  # a target that is not reached
@@ -218,7 +218,7 @@ def edit(base: Fitted, constraint: str, **settings: Any) -> FairIJ:
 
 
 def rival_records(case: Case, rival: str, values: Sequence[float]) -> list[Record]:
-    """A baseline at every value of its sweep, on the same split and the same base model."""
+    """Run a baseline at every value of its sweep, on the same split and base model."""
     base, records = fitted(case), []
     name, _, settings = RIVALS[rival]
     if name == "exponentiated_gradient":

@@ -1,4 +1,4 @@
-"""From records of the study of trees to the numbers of its tables and figures."""
+"""Compute the numbers of the tables and figures of the study of trees."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ LEFT_OUT = "left out"
 
 
 def compared(records: pd.DataFrame, *, group_is_feature: bool) -> pd.DataFrame:
-    """The records of methods (not those of rows left out), with or without the group."""
+    """Return the records of methods, without those of refits, with or without the group."""
     if "kind" in records:
         records = records[records["kind"] != LEFT_OUT]
     return records[records["group_is_feature"] == group_is_feature]
 
 
 def curves(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
-    """Mean and deviation over seeds of every setting, on test rows; the base model among them."""
+    """Return mean and deviation over seeds of every setting and of the base model, on test rows."""
     rows = records[(records["constraint"] == constraint) | (records["method"] == BASE)]
     rows = rows.assign(
         gap=rows[f"test_{constraint}"],
@@ -40,11 +40,11 @@ def curves(records: pd.DataFrame, constraint: str) -> pd.DataFrame:
 def chosen(
     records: pd.DataFrame, constraint: str, *, accuracy: float = 0.0, gap: float | None = None
 ) -> pd.DataFrame:
-    """Of each method and seed the setting with the lowest gap on validation rows, on test rows.
+    """Return test results of the setting with the lowest validation gap, per method and seed.
 
-    Only among settings of at least this accuracy on validation rows, where it has any; of equal
-    gaps the more accurate. With ``gap`` it is the most accurate one of at most this gap there,
-    where it has any.
+    Settings below ``accuracy`` on validation rows do not count, unless all are below it. Of equal
+    gaps, the more accurate setting is chosen. With ``gap``, the most accurate setting of at most
+    this validation gap is chosen, if there is one.
     """
     rows = records[(records["constraint"] == constraint) | (records["method"] == BASE)]
     here, level = rows[f"validation_{constraint}"], rows["validation_accuracy"]
@@ -70,7 +70,7 @@ def chosen(
 
 
 def refit_means(records: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Mean and deviation over seeds of one measure, by form and k."""
+    """Return mean and deviation over seeds of one measure, by form and k."""
     rows = records[records["kind"] == LEFT_OUT] if "kind" in records else records.iloc[:0]
     grouped = rows.groupby(["method", "k"], as_index=False)
     found: pd.DataFrame = grouped[column].agg(["mean", "std", "count"])

@@ -1,9 +1,10 @@
-"""How the settings of the study were chosen, to be repeated: `python studies/trees/tune.py`.
+"""Repeat the choice of the study's settings: `python -m fairij_studies.trees.tune`.
 
-The base models' by validation log loss; Fair-IJ's by accuracy and gap on a third of the training
-rows that stands in for a test set. No seed that the study reports, and no test row is looked at.
-An argument names a parquet file of ACSPublicCoverage; `expected` compares labels and groups as they
-are with those expected, which was done after the study's seeds had been seen.
+Settings of the base models are chosen by validation log loss. Settings of Fair-IJ are chosen by
+accuracy and gap on a third of the training rows, which replaces the test set. No reported seed and
+no test row is used. An argument names a Parquet file of ACSPublicCoverage. The argument `expected`
+compares observed with expected labels and groups. This was done after the study's seeds had been
+seen.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def forms(places: Places) -> None:
 
 
 def by_chance(places: Places) -> None:
-    """What `reweight` leaves of each gap by the validation rows as they are, and as expected."""
+    """Print the gaps that `reweight` leaves with observed and with expected validation rows."""
     found: dict[tuple[str, str], list[float]] = {}
     for seed in (*EDIT_SEEDS, *range(5, 10)):
         case = Case(ADULT, LIGHTGBM, False, seed, places, tuning=True)
@@ -81,7 +82,7 @@ def by_chance(places: Places) -> None:
 
 
 def judged(places: Places, constraint: str, settings: dict[str, Any]) -> tuple[float, float]:
-    """What the edit costs in accuracy and the gap that it leaves, means over seeds."""
+    """Return the mean change of accuracy and the mean remaining gap over seeds."""
     found = []
     for seed in EDIT_SEEDS:
         base = trained(Case(ADULT, LIGHTGBM, False, seed, places, tuning=True))

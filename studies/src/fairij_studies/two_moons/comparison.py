@@ -20,7 +20,7 @@ from fairij.errors import NotConvergedError
 from fairij.method.curvature import dense, make_curvature
 from fairij.method.influence import influence
 from fairij.method.objective import Objective
-from fairij.method.progress import timed
+from fairij.method.run import timed
 from fairij.solvers import Solver
 from fairij_studies.driver import Unit
 from fairij_studies.objectives import training_objective
@@ -36,7 +36,7 @@ SCATTERED = 200
 
 @dataclass(frozen=True)
 class Size:
-    """How much: the paper's numbers, or few of everything."""
+    """How much work to do: the paper's numbers, or few of everything."""
 
     points: int
     epochs: int
@@ -49,7 +49,7 @@ WHOLE, QUICK = Size(10_000, 50, 1000, 10), Size(600, 3, 100, 2)
 
 @dataclass(frozen=True)
 class Approximation:
-    """A curvature and a solver, by number of iterations and seed; ``runs`` says if it draws."""
+    """A curvature, and a solver by iterations and seed. ``draws`` says if it is random."""
 
     label: str
     curvature: str
@@ -90,7 +90,7 @@ def study_units(quick: bool) -> list[Unit]:
 
 
 def compare(size: Size, seed: int, depth: int) -> list[dict[str, Any]]:
-    """Every approximation against the exact inverse of the damped Hessian, on one trained model."""
+    """Compare every approximation with the exact inverse of the damped Hessian, on one model."""
     moons = make_two_moons(size.points, random_state=seed)
     X, y = torch.tensor(moons.data.to_numpy()), torch.tensor(moons.target.to_numpy()).double()
     in_training = torch.tensor((moons.split == "train").to_numpy())
@@ -176,13 +176,13 @@ def scores(
 
 
 def shared_top(exact: Array, approximate: Array, k: int) -> float:
-    """The share of the k largest scores that both have."""
+    """Return the share of the k largest scores that both have."""
     first, second = (set(np.argsort(-values)[:k].tolist()) for values in (exact, approximate))
     return len(first & second) / k
 
 
 def trained(X: Tensor, y: Tensor, depth: int, epochs: int, seed: int) -> nn.Sequential:
-    """``depth`` linear layers with SELU between them, Adam at 0.001, in double precision."""
+    """Train ``depth`` linear layers with SELU between them, by Adam, in double precision."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers: list[nn.Module] = []

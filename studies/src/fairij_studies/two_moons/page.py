@@ -1,4 +1,4 @@
-"""The page of the two-moons study, from its records alone."""
+"""The page of the two-moons study, made from its records alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def draw(records: pd.DataFrame, folder: Path) -> None:
 
 
 def scatter_figure(records: pd.DataFrame) -> Any:
-    """Rescaled approximate influence against exact, a sample of rows, first seed."""
+    """Draw approximate against exact influence for a sample of rows of the first seed."""
     first = records[records["seed"] == records["seed"].min()]
     rows = []
     for method in dict.fromkeys(first["method"]):
@@ -64,38 +64,39 @@ def readme(records: pd.DataFrame) -> str:
     first = records.iloc[0]
     seeds = sorted(records["seed"].unique())
     quick = (
-        "**Drawn from the quick form of the study (few rows and iterations, one seed): it shows "
-        "nothing but that the code runs.**\n\n"
+        "**This page is of the quick form of the study (few rows and iterations, one seed). It "
+        "only shows that the code runs.**\n\n"
         if bool(first["quick"])
         else ""
     )
     return (
         "# Two moons: approximate influence against exact (Appendix C)\n\n"
         f"{quick}"
-        f"Two moons that a line can separate, {first['n_train'] + first['n_test']:,} points, 80 % "
-        "for training; networks of 1, 2 and 3 linear layers, 5 SELU units in the hidden ones, Adam "
-        f"at 0.001, double precision; seeds {seeds[0]} to {seeds[-1]}, each with its own points, "
-        "network and test point. Influence of every training row on the loss of that test point, "
-        "against the exact inverse of the damped Hessian. Approximations that draw rows have "
-        f"{int(records['runs'].max())} runs, whose scores are averaged; Neumann's scale is 25. As "
-        "in the paper, scores are rescaled to the mean of the exact ones before the median "
-        "absolute deviation (MAD) and R² are taken; Spearman's correlation and the shared part of "
-        "the largest scores do not depend on it. The damping is the smallest power of ten, from "
-        "1e-4 up, that makes the Hessian clearly positive definite, the same for all "
-        "approximations (the printed recurrence has none). The paper names neither its damping, "
-        "nor the activation, nor the number of epochs: those are ours.\n\n"
+        f"The data are two moons that a line can separate, {first['n_train'] + first['n_test']:,} "
+        "points, 80 % for training. The networks have 1, 2 and 3 linear layers, with 5 SELU units "
+        "in the hidden ones. They are trained by Adam at 0.001 in double precision. Seeds "
+        f"{seeds[0]} to {seeds[-1]} have their own points, network and test point.\n\n"
+        "We compare the influence of every training row on the loss of that test point with the "
+        "influence by the exact inverse of the damped Hessian. Approximations that draw rows have "
+        f"{int(records['runs'].max())} runs, and their scores are averaged. Neumann's scale is 25. "
+        "As in the paper, scores are rescaled to the mean of the exact ones before the median "
+        "absolute deviation (MAD) and R² are taken. Spearman's correlation and the shared part of "
+        "the largest scores do not depend on the scale. The damping is the smallest power of ten, "
+        "from 1e-4 up, that makes the Hessian clearly positive definite. It is the same for all "
+        "approximations (the printed recurrence has none). The paper does not name its damping, "
+        "its activation, or its number of epochs: those are ours.\n\n"
         "![Approximate against exact influence](agreement.svg)\n\n"
-        "## Agreement\nMean ± deviation over seeds; for MAD (of a score, and beside the exact "
-        "scores' deviation) and R², which has no lower end, the median. Neumann's series is far "
-        "from its end: of a direction with eigenvalue λ its 1000 steps leave (1 - λ/25)^1000 "
-        "unsolved, two thirds where λ is 0.01.\n\n"
+        "## Agreement\nMean ± deviation over seeds. For MAD and R², which has no lower bound, it "
+        "is the median. MAD is given for a score, and relative to the deviation of the exact "
+        "scores. Neumann's series is far from its limit: in a direction with eigenvalue λ, 1000 "
+        "steps leave (1 - λ/25)^1000 unsolved, which is two thirds for λ = 0.01.\n\n"
         + _agreement(records)
         + "\n\n## The models behind it\n"
         + _models(records)
         + "\n\n## The paper's claim, tested\n"
         + _claim(records)
-        + "\n\n## Run it again\n`fairij reproduce two-moons` goes on where it was stopped and "
-        f"draws this page. fairij {', '.join(sorted(records['version'].unique()))}; every number "
+        + "\n\n## Run it again\n`fairij reproduce two-moons` continues where it was stopped and "
+        f"draws this page. fairij {', '.join(sorted(records['version'].unique()))}. Every number "
         "is computed from `results.parquet`.\n"
     )
 
@@ -126,7 +127,7 @@ def _agreement(records: pd.DataFrame) -> str:
         "approximation",
         "depth",
         "MAD",
-        "beside deviation",
+        "MAD / deviation",
         "R²",
         "Spearman",
         "top 100",
@@ -168,7 +169,7 @@ def _models(records: pd.DataFrame) -> str:
 
 
 def _claim(records: pd.DataFrame) -> str:
-    """Whether both of the paper's approximations match well."""
+    """Test whether both of the paper's approximations match well."""
     said = []
     for method in dict.fromkeys(records["method"]):
         own = records[(records["method"] == method) & records["failed"].isna()]

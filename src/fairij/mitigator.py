@@ -15,7 +15,7 @@ from fairij.data.fit_data import data_of
 from fairij.data.hashing import data_fingerprint, in_background
 from fairij.data.processes import processes
 from fairij.data.rows import n_rows
-from fairij.data.sources import Source, as_source
+from fairij.data.sources import as_source, is_streamed
 from fairij.errors import Notice
 from fairij.fairness.constraints import Constraint, Surrogate
 from fairij.method.engine import Engine
@@ -169,7 +169,6 @@ class FairIJ(EditingEstimator):
         then arrays or column names. ``sample_weight`` is what the model was fitted with. An
         estimator's own class weights are always taken into account.
         """
-        X, X_val = as_source(X), as_source(X_val)
         run = run_for(X, X_val, checkpoint=self.checkpoint)
         train = (X, y, sample_weight, sensitive_features)
         validation = (X_val, y_val, sensitive_features_val)
@@ -180,11 +179,12 @@ class FairIJ(EditingEstimator):
     def _fit(self, run: Run, train: tuple[Any, ...], validation: tuple[Any, ...]) -> list[Notice]:
         from fairij.report.progress import reporter
 
-        asked, seconds, X = self.get_params(deep=False), dict[str, float](), train[0]
+        asked, seconds = self.get_params(deep=False), dict[str, float]()
         # settings
         settings = check_settings(asked, run.seed(check_seed(self.random_state)))
         # rows
-        data = data_of(train, validation, settings, run.column)
+        X, X_val = as_source(train[0]), as_source(validation[0])
+        data = data_of((X, *train[1:]), (X_val, *validation[1:]), settings, run.column)
         # model
         editable = self._adapted(run, self.estimator, self.parameters)
         # identity
@@ -252,7 +252,7 @@ class FairIJ(EditingEstimator):
 
 def run_for(*tables: Any, checkpoint: Any = None) -> Run:
     """A plain run unless rows are streamed, there are several processes, or a checkpoint."""
-    streamed = any(isinstance(table, Source) for table in tables)
+    streamed = any(map(is_streamed, tables))
     if checkpoint is None and not streamed and processes() == 1:
         return Run()
     return scaled_run(checkpoint)

@@ -152,6 +152,13 @@ def test_both_end_with_a_bug_of_one(met: Met, case: str, kind: str, text: str) -
     assert message.startswith(f"Process 1 failed, and this one stopped with it: {described}. The ")
 
 
+def test_rows_that_one_process_refuses(met: Met) -> None:
+    kind, message = met[1]["loader"]
+    assert kind == "InvalidInputError"
+    assert met[0]["loader"] == [kind, f"On process 1: {message}"]
+    assert message.startswith("A DataLoader must give all its rows in the same order")
+
+
 @pytest.mark.parametrize(
     "case", ["where columns are read", "where errors are ignored", "where errors are reworded"]
 )

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 import torch.distributed as dist
+from torch.utils.data import DataLoader
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -142,6 +143,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "missing": lambda: split([None, *own(D.sex)[1:]] if RANK else own(D.sex).tolist()),
     "made": lambda: fit(Shard(X) if RANK else D.X, Y if RANK else D.y),
     "passed": one_shard_passed,
+    "loader": lambda: fit(DataLoader(D.X, shuffle=bool(RANK)), D.y),  # type: ignore[arg-type]
     "rows": lambda: Shard.of(D.X[: 240 - 20 * RANK]),
     "checkpoint": lambda: fit(Shard(X), checkpoint=FOLDER / "some" if RANK else None),
     "well": lambda: fit(Shard(X)),

@@ -192,6 +192,11 @@ class Subset(Source):
         return self._source.column(name)[self._index]
 
 
+def is_streamed(X: Any) -> bool:
+    """Whether `as_source` gives a `Source` for these rows."""
+    return isinstance(X, (Source, np.memmap, DataLoader))
+
+
 def as_source(X: Any) -> Any:
     """Arrays on disk and loaders as a `Source`, Arrow tables as frames, the rest as it is."""
     if isinstance(X, np.memmap):

@@ -1,6 +1,6 @@
 """Families of models, and `adapt`, which finds the family of a model.
 
-A family is one line in `FAMILIES`. A model is recognised by the names of its classes, so that no
+A family is one entry in `FAMILIES`. A model is recognised by the names of its classes, so that no
 library is imported before one of its models is given.
 """
 
@@ -35,51 +35,68 @@ def of_class(library: str, *names: str) -> Callable[[Any], bool]:
     return recognises
 
 
-def lazily(module: str, name: str) -> Callable[..., Editable]:
-    """``name`` of ``fairij.models.module``, imported when it is first called."""
+def family(adapter: str, name: str = "", **classes: str) -> Family:
+    """A family by the names of its classes, with an adapter that is imported when it is needed.
+
+    Parameters
+    ----------
+    adapter : str
+        ``"module:function"`` below ``fairij.models``.
+    name : str, default=""
+        The name for messages; by default the classes.
+    **classes : str
+        The names of classes for each library, separated by commas.
+    """
+    tests = [of_class(library, *names.split(", ")) for library, names in classes.items()]
+
+    def recognises(model: Any) -> bool:
+        return any(test(model) for test in tests)
 
     def make(model: Any, **options: Any) -> Editable:
-        adapter: Callable[..., Editable] = getattr(import_module(f"fairij.models.{module}"), name)
-        return adapter(model, **options)
+        module, _, function = adapter.partition(":")
+        made: Editable = getattr(import_module(f"fairij.models.{module}"), function)(
+            model, **options
+        )
+        return made
 
-    return make
+    return Family(name or ", ".join(classes.values()), recognises, make)
 
-
-def on_tokens(model: Any) -> bool:
-    """Whether a model belongs to transformers or peft, or is one of ours made of such a model."""
-    return (
-        of_class("transformers", "PreTrainedModel")(model)
-        or of_class("peft", "PeftModel")(model)
-        or of_class("fairij", "TriggerTokens", "TextClassifier")(model)
-    )
-
-
-def _sklearn(names: str, module: str, adapter: str = "editable") -> Family:
-    return Family(names, of_class("sklearn", *names.split(", ")), lazily(module, adapter))
-
-
-BOOSTED = "GradientBoostingClassifier, GradientBoostingRegressor"
-HISTOGRAM = "HistGradientBoostingClassifier, HistGradientBoostingRegressor"
-LINEAR = "LogisticRegression, SGDClassifier, SGDRegressor, Ridge, RidgeCV, LinearRegression"
-LIGHTGBM = of_class("lightgbm", "Booster", "LGBMModel", "CVBooster")
-LIGHTGBM_NAMES = "LightGBM's Booster, LGBMClassifier, LGBMRegressor"
-XGBOOST = of_class("xgboost", "Booster", "XGBModel")
-XGBOOST_NAMES = "XGBoost's Booster, XGBClassifier, XGBRegressor"
-ON_TOKENS = "transformers' and peft's models"
-SEARCH = of_class("sklearn", "BaseSearchCV")
 
 FAMILIES: list[Family] = [
-    Family(ON_TOKENS, on_tokens, lazily("text.trigger_editable", "editable")),
-    Family("torch.nn.Module", of_class("torch", "Module"), lazily("torch.module", "TorchEditable")),
-    _sklearn(LINEAR, "sklearn.linear", "LinearEditable"),
-    _sklearn("MLPClassifier, MLPRegressor", "sklearn.perceptron", "PerceptronEditable"),
-    Family(LIGHTGBM_NAMES, LIGHTGBM, lazily("trees.lightgbm", "editable")),
-    Family(XGBOOST_NAMES, XGBOOST, lazily("trees.xgboost", "editable")),
-    _sklearn(HISTOGRAM, "trees.hist_gradient_boosting"),
-    _sklearn(BOOSTED, "trees.gradient_boosting"),
-    _sklearn("Pipeline", "sklearn.pipeline", "pipeline"),
-    Family("GridSearchCV and its like", SEARCH, lazily("sklearn.pipeline", "search")),
-    _sklearn("FrozenEstimator", "sklearn.pipeline", "frozen"),
+    family(
+        "text.trigger_editable:editable",
+        "transformers' and peft's models",
+        transformers="PreTrainedModel",
+        peft="PeftModel",
+        fairij="TriggerTokens, TextClassifier",
+    ),
+    family("torch.module:TorchEditable", "torch.nn.Module", torch="Module"),
+    family(
+        "sklearn.linear:LinearEditable",
+        sklearn="LogisticRegression, SGDClassifier, SGDRegressor, Ridge, RidgeCV, LinearRegression",
+    ),
+    family("sklearn.perceptron:PerceptronEditable", sklearn="MLPClassifier, MLPRegressor"),
+    family(
+        "trees.lightgbm:editable",
+        "LightGBM's Booster, LGBMClassifier, LGBMRegressor",
+        lightgbm="Booster, LGBMModel, CVBooster",
+    ),
+    family(
+        "trees.xgboost:editable",
+        "XGBoost's Booster, XGBClassifier, XGBRegressor",
+        xgboost="Booster, XGBModel",
+    ),
+    family(
+        "trees.hist_gradient_boosting:editable",
+        sklearn="HistGradientBoostingClassifier, HistGradientBoostingRegressor",
+    ),
+    family(
+        "trees.gradient_boosting:editable",
+        sklearn="GradientBoostingClassifier, GradientBoostingRegressor",
+    ),
+    family("sklearn.pipeline:pipeline", sklearn="Pipeline"),
+    family("sklearn.pipeline:search", "GridSearchCV and similar", sklearn="BaseSearchCV"),
+    family("sklearn.pipeline:frozen", sklearn="FrozenEstimator"),
 ]
 
 
@@ -98,9 +115,9 @@ def adapt(model: Any, **options: Any) -> Editable:
     Editable
         The model, seen through the parameters that may be edited.
     """
-    for family in FAMILIES:
-        if family.recognises(model):
-            return family.make(model, **options)
+    for kind in FAMILIES:
+        if kind.recognises(model):
+            return kind.make(model, **options)
     missing = [name for name in members(Editable) if not hasattr(model, name)]
     if not missing:
         editable: Editable = model
@@ -116,7 +133,7 @@ def adapt(model: Any, **options: Any) -> Editable:
         )
     raise InvalidInputError(
         f"No family of models recognises {type(model).__name__!r}; supported are "
-        f"{', '.join(family.name for family in FAMILIES)}. For anything else write an adapter: an "
+        f"{', '.join(kind.name for kind in FAMILIES)}. For anything else write an adapter: an "
         f"object with the members of `fairij.models.Editable` ({', '.join(own)}; the rest from "
         "`EditableDefaults`). Give that object to FairIJ."
     )

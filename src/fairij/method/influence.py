@@ -17,8 +17,8 @@ from fairij.errors import InvalidInputError
 from fairij.method.objective import Objective
 from fairij.solvers.base import Inverse, Solution
 
-RIDGE = 1e-6  # of the mean curvature between gaps, which may coincide
-MOVABLE = 1e-2  # of the direction in which several gaps are moved most easily
+RIDGE = 1e-6  # of the mean of the diagonal, as gaps may coincide
+MOVABLE = 1e-2  # of the eigenvalue of the direction that is easiest to move
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def scores_along(objective: Objective, direction: Tensor) -> Tensor:
 
     if moved.ndim > 1:
         return by_blocks(score, moved)
-    for some in blocks(len(moved)):  # in the place of J r: one vector with an entry a row fewer
+    for some in blocks(len(moved)):  # overwrites J r, which saves one vector of N
         moved[some] = score(some)
     return moved
 
@@ -56,10 +56,10 @@ def scores_along(objective: Objective, direction: Tensor) -> Tensor:
 def most_harmful(
     scores: Tensor, also: Tensor | None = None, *, most: int | None = None
 ) -> tuple[Tensor, int]:
-    """The rows of positive score, the highest first and of equals the first; and how many they are.
+    """The rows of positive score, highest first (ties in row order), and their number.
 
-    Rows are read in blocks. Where only ``most`` of them are wanted, little more than twice as many
-    are ever held. ``also``: scores that have to be positive too.
+    Rows are read in blocks. If only ``most`` of them are wanted, little more than twice as many
+    are ever held. ``also``: further scores that must be positive too.
     """
     number, floor = 0, 0.0
     rows, values = scores.new_empty(0, dtype=torch.long), scores[:0]
@@ -78,7 +78,7 @@ def most_harmful(
 
 
 def _highest(rows: Tensor, values: Tensor, most: int | None) -> tuple[Tensor, Tensor]:
-    if most and len(values) > 4 * most:  # to sort but few of them
+    if most and len(values) > 4 * most:  # so that only a few are sorted
         able = values >= values.topk(most).values[-1]
         rows, values = rows[able], values[able]
     order = torch.argsort(values, descending=True, stable=True)[:most]
@@ -90,12 +90,11 @@ def balanced_influence(
 ) -> tuple[Influence, Tensor]:
     """Influence on ``sum_i w_i gap_i``, weighted so that one step closes all gaps together.
 
-    To first order a change ``d`` of the parameters moves the gaps by ``G^T d``; the smallest one,
-    by ``d^T (H + damping I) d``, that closes all of them is ``-(H + damping I)^-1 G w`` with
-    ``(G^T (H + damping I)^-1 G) w = gaps`` (of more than two gaps, see `weights_to_close`). The
-    plain sum, ``w = 1``, closes the gap that yields
-    most easily and leaves the others behind. ``gradients`` is ``(D, P)``, ``gaps`` ``(P,)``;
-    returns the influence and the weights, scaled to a mean size of one.
+    To first order a parameter change ``d`` moves the gaps by ``G^T d``. The smallest one, measured
+    by ``d^T (H + damping I) d``, that closes all gaps is ``-(H + damping I)^-1 G w`` with
+    ``(G^T (H + damping I)^-1 G) w = gaps`` (for more than two gaps see `weights_to_close`). The
+    plain sum, ``w = 1``, mostly closes the gap that is easiest to move. ``gradients`` is
+    ``(D, P)``, ``gaps`` ``(P,)``. Returns the influence and the weights, with mean size one.
     """
     solution = inverse.solve(gradients)
     weights = weights_to_close(gradients, solution.x, gaps)
@@ -106,10 +105,9 @@ def balanced_influence(
 
 
 def weights_to_close(gradients: Tensor, solved: Tensor, gaps: Tensor) -> Tensor:
-    """`weights_to_move`; of more than two gaps by what of them the model can move.
+    """`weights_to_move`; with more than two gaps, only along directions that the model can move.
 
-    Gaps of many groups may outnumber the parameters, and then cannot all be closed: directions in
-    which the model hardly moves them are left out.
+    Gaps of many groups may outnumber the parameters, and then cannot all be closed.
     """
     if len(gaps) <= 2:
         return weights_to_move(gradients, solved, gaps)
@@ -136,7 +134,7 @@ def gram_of(gradients: Tensor, solved: Tensor) -> Tensor:
 
 
 def check_finite(scores: Tensor) -> None:
-    """Raise where a row's influence is beyond the largest number."""
+    """Raise if the influence of a row is not finite."""
     for some in blocks(len(scores)):
         bad = ~torch.isfinite(scores[some])
         if bool(bad.any()):
@@ -150,8 +148,7 @@ def check_finite(scores: Tensor) -> None:
 def nested_gradients(objective: Objective, order: Tensor, ks: list[int]) -> Tensor:
     """``sum_{m < k} g_m / N`` over the first k points of ``order``, for each k: ``(D, K)``.
 
-    Only the gradients of the points between one k and the next are computed; a model whose rows
-    are read anew each time has ``sums``, which reads them once for all of those.
+    Only the gradients of the rows between one k and the next are computed.
     """
     model, slope = objective.model, objective.slope
     pieces = [order[before:k] for before, k in pairwise([0, *ks])]

@@ -58,8 +58,11 @@ class SelectionDefaults:
 class LowestGap(SelectionDefaults):
     """The paper's rule: the smallest gap; among equals, the best performance.
 
-    Gaps are measured on a sample, so the very smallest is partly luck. With ``slack`` the best
-    performance among all gaps within that distance of the smallest is taken.
+    Parameters
+    ----------
+    slack : float, default=0.0
+        Gaps are measured on a sample, so the smallest is partly chance. With ``slack`` the best
+        performance among all gaps within that distance of the smallest is taken.
     """
 
     slack: float = 0.0
@@ -78,7 +81,13 @@ class LowestGap(SelectionDefaults):
 
 @dataclass(frozen=True)
 class AccuracyBudget(SelectionDefaults):
-    """The smallest gap among candidates that lose at most ``budget`` of performance."""
+    """The smallest gap among candidates that lose little performance.
+
+    Parameters
+    ----------
+    budget : float
+        The loss of performance that is allowed: 0.01 is one point of accuracy.
+    """
 
     budget: float
 
@@ -95,7 +104,13 @@ class AccuracyBudget(SelectionDefaults):
 
 @dataclass(frozen=True)
 class TargetGap(SelectionDefaults):
-    """The best performance among candidates whose gap is at most ``gap``."""
+    """The best performance among candidates with a small enough gap.
+
+    Parameters
+    ----------
+    gap : float
+        The largest gap that is allowed.
+    """
 
     gap: float
 
@@ -125,7 +140,7 @@ class TargetGap(SelectionDefaults):
 
 
 def pareto_front(gap: Array, performance: Array) -> NDArray[np.bool_]:
-    """Which candidates no other one matches in both gap and performance; of equals, the first."""
+    """Which candidates are matched by no other in both gap and performance; of equals, the first."""
     order = np.lexsort((gap, -performance))
     best = np.minimum.accumulate(np.concatenate([[np.inf], gap[order][:-1]]))
     front = np.zeros(len(gap), dtype=bool)

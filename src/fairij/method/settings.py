@@ -70,7 +70,7 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
         weight_decay=number_between("weight_decay", asked["weight_decay"], 0, including_low=True),
         confidence=number_between("confidence", asked["confidence"], 0, 1),
         seed=seed,
-        verbose=verbose if isinstance(verbose, str) else bool(verbose),
+        verbose="auto" if isinstance(verbose, str) else bool(verbose),
     )
 
 

@@ -1,7 +1,7 @@
-"""The face of all solvers: settings, checked at once, that make an inverse of ``H + damping I``.
+"""What every solver offers: settings, checked at once, that make an inverse of ``H + damping I``.
 
-``solver.prepare(curvature, damping)`` does what is done once; ``inverse.solve(b)`` answers for one
-right-hand side ``(D,)`` or several ``(D, K)``, and always says how far off it is.
+``solver.prepare(curvature, damping)`` does the work that is needed once. ``inverse.solve(b)`` takes
+one right-hand side ``(D,)`` or several ``(D, K)``, and always says how far off its answer is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ S = TypeVar("S", bound="Solver")
 
 @dataclass(frozen=True)
 class Solution:
-    """``x`` with the steps it took and, measured when asked for, its relative residual."""
+    """``x``, the steps it took, and its relative residual, measured when asked for."""
 
     x: Tensor  # (D,) or (D, K)
     steps: int

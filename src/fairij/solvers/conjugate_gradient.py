@@ -1,10 +1,10 @@
-"""Conjugate gradients, sharing every search direction among all right-hand sides.
+"""Conjugate gradients that share every direction among all right-hand sides.
 
 A direction ``p`` that is conjugate to all earlier ones (``p^T A q = 0``) lowers the error of every
-right-hand side at no further product. So the directions are kept: the next right-hand side first
-takes what the earlier ones already paid for. With one right-hand side this is plain CG (with full
-re-orthogonalisation, which in float32 also saves steps). Forty edits of Fair-IJ, whose right-hand
-sides are nested sums of gradients, cost about as many products as four unrelated solves.
+right-hand side without another product. So directions are kept, and the next right-hand side starts
+from what they already give. With one right-hand side this is plain CG with full
+re-orthogonalisation, which also saves steps in float32. The right-hand sides of Fair-IJ are nested
+sums of gradients: forty edits cost about as many products as four unrelated solves.
 """
 
 from __future__ import annotations
@@ -22,31 +22,32 @@ from fairij.solvers.exact import not_positive_definite
 from fairij.solvers.row_space import RowSpaceInverse
 from fairij.solvers.sampling import sampled
 
-SMALLER = 8  # times as many rows as a sample of them has, at least
-GUIDED, GUIDE_STEPS = 0.1, 50  # how far a direction is solved for on the sample
-WIDE = 32  # times as many parameters as sampled rows: their curvature is inverted among the rows
-DISTRUST = 0.2  # of a sampled row's curvature; without it small samples lead astray
-NOTHING_NEW = 1e-4  # of a direction that the earlier ones already span
+SMALLER = 8  # a sample is drawn if there are at least so many times as many rows
+GUIDED, GUIDE_STEPS = 0.1, 50  # tolerance and steps of a loose solve on the sample
+WIDE = 32  # parameters per sampled row from which the sample is inverted among its rows
+DISTRUST = 0.2  # ridge of the sample; without it single rows dominate
+NOTHING_NEW = 1e-4  # the part of a direction that earlier ones do not span, at least
 
 
 @dataclass(frozen=True)
 class ConjugateGradient(SolverDefaults):
-    """``(H + damping I) x = b`` by products with H alone. Time (N D) a step.
+    """``(H + damping I) x = b`` by products with H alone. Time N D per step.
 
     Parameters
     ----------
-    tolerance : stop when ``|b - A x| <= tolerance |b|`` for every right-hand side
-    max_steps : products allowed in one call of ``solve``
-    memory_limit : bytes of directions that may be kept, and half as many of those of a sample (or,
-        at each damping, of its matrices among rows); the oldest make room
-    on_failure : "raise", or "return" what was reached
-    sample_rows : of a training set at least eight times as large, about so many rows are sampled,
-        on which each new direction is first solved for: loosely, or exactly where parameters are
-        32 times as many and more, of a torch model with one output whose parameters belong to
-        linear layers. Fewer products with all rows where plain conjugate gradients take many
-        (little damping, a small tolerance); none saved, or more taken, where they take few. In
-        float32 for tolerances down to 1e-4. 0: no sample; none is drawn either on several
-        processes or for the full Hessian
+    tolerance : float, default=3e-3
+        Stop when ``|b - A x| <= tolerance |b|`` for every right-hand side.
+    max_steps : int, default=1000
+        Products allowed in one call of ``solve``.
+    memory_limit : int, default=2**29
+        Bytes of stored directions; the oldest are dropped first. A sample takes half as much.
+    on_failure : {"raise", "return"}, default="raise"
+        What to do after ``max_steps``: raise, or return what was reached.
+    sample_rows : int, default=0
+        Use a sample of about so many rows as a preconditioner. Helps when CG needs many steps
+        (little damping, small tolerance). Not used for small training sets (less than 8 times as
+        many rows), on several processes, or for the full Hessian. In float32 use it for
+        tolerances down to 1e-4.
     """
 
     tolerance: float = 3e-3
@@ -96,7 +97,7 @@ class ConjugateGradient(SolverDefaults):
 
 
 class Directions:
-    """A ring of directions with ``P A P^T = I``, ``A = H + damping I``, and of their ``A P``."""
+    """Stored directions ``P`` with ``P A P^T = I``, ``A = H + damping I``, and their ``A P``."""
 
     def __init__(self, like: Tensor, memory_limit: int) -> None:
         self._memory_limit = memory_limit
@@ -123,7 +124,7 @@ class Directions:
         self.count += 1
 
     def with_damping(self, by: float) -> Directions:
-        """The same directions made conjugate anew at a damping that is ``by`` more; no products."""
+        """The same directions, conjugate at a damping that is ``by`` more; no products."""
         other = Directions(self._P.new_empty(self._P.shape[1]), self._memory_limit)
         P, AP = self.used()
         if len(P) == 0:
@@ -140,7 +141,7 @@ class Directions:
 
 
 class ConjugateInverse:
-    """The solutions that the directions met so far give, and new ones where these do not do."""
+    """Solves with the stored directions, and adds new ones until the tolerance is met."""
 
     def __init__(
         self,
@@ -157,7 +158,7 @@ class ConjugateInverse:
 
     @property
     def products(self) -> int:
-        """How many products with the curvature have been paid for."""
+        """How many products with the curvature were made."""
         return self.directions.count
 
     def with_damping(self, damping: float) -> ConjugateInverse:
@@ -170,7 +171,7 @@ class ConjugateInverse:
         tolerance = self._settings.tolerance if tolerance is None else tolerance
         P, AP = self.directions.used()
         right = columns(b).to(P).T.contiguous()  # (K, D)
-        shares = right @ P.T  # what the earlier directions already give
+        shares = right @ P.T  # what stored directions already give
         x, residual = shares @ P, right - shares @ AP
         size = right.norm(dim=1).clamp_min(torch.finfo(right.dtype).tiny)
         steps = 0
@@ -188,7 +189,7 @@ class ConjugateInverse:
             x.addr_(shares, p)
             residual.addr_(shares, Ap, alpha=-1)
             steps += 1
-        # the residual is carried along, exact to rounding, so it need not be measured by a product
+        # the residual is updated at each step, so no product is needed to measure it
         return Solution(x.T.reshape(b.shape), steps, lambda: relative)
 
     def _next_direction(self, residual: Tensor) -> tuple[Tensor, Tensor]:
@@ -211,7 +212,7 @@ class ConjugateInverse:
         return p, Ap
 
     def _conjugate(self, v: Tensor) -> Tensor:
-        """Of ``v``, made a unit long, what is conjugate to all directions."""
+        """The part of ``v / |v|`` that is conjugate to all directions."""
         P, AP = self.directions.used()
         d = v / v.norm()
         for _ in range(2):  # twice is enough for conjugacy to working precision

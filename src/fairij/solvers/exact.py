@@ -14,13 +14,12 @@ from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check
 
 @dataclass(frozen=True)
 class Exact(SolverDefaults):
-    """``L L^T = H + damping I``. Time N D^2 + D^3 / 3, memory D^2.
-
-    For an ensemble of T trees the matrix takes N T^2 / 2 additions in place of N D^2.
+    """``L L^T = H + damping I``. Time N D^2 + D^3 / 3 (N T^2 / 2 for T trees), memory D^2.
 
     Parameters
     ----------
-    max_size : the largest D for which a ``(D, D)`` float64 matrix is built
+    max_size : int, default=12000
+        The largest D for which a ``(D, D)`` float64 matrix is built.
     """
 
     max_size: int = 12_000
@@ -52,7 +51,6 @@ class ExactInverse(InverseDefaults):
             raise NegativeCurvatureError(not_positive_definite(name, damping, smallest))
 
     def with_damping(self, damping: float) -> ExactInverse:
-        """The inverse at another damping, without building the matrix again."""
         return ExactInverse(self._matrix, check_damping(damping), self._name)
 
     def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:

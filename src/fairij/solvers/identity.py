@@ -1,4 +1,4 @@
-"""Identity: take the curvature to be 1 in every direction. The yardstick for all the others."""
+"""Identity: take the curvature to be 1 in every direction; a baseline for the other solvers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Identity(SolverDefaults):
 
 @dataclass(frozen=True)
 class IdentityInverse(InverseDefaults):
-    """Gives back what it is given."""
+    """Returns the right-hand side."""
 
     curvature: Curvature
     damping: float

@@ -1,4 +1,4 @@
-"""Neumann: the series ``x = sum_j (I - A / scale)^j b / scale``, cut off; ``A = H + damping I``."""
+"""Neumann: the truncated series ``sum_j (I - A / scale)^j b / scale`` with ``A = H + damping I``."""
 
 from __future__ import annotations
 
@@ -14,15 +14,22 @@ from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check
 
 @dataclass(frozen=True)
 class Neumann(SolverDefaults):
-    """Time (N D) a step, or (batch D) on sampled rows (LiSSA).
+    """Time N D per step, or batch D on sampled rows (LiSSA).
 
     Parameters
     ----------
-    steps : terms of the series
-    scale : above the largest eigenvalue of A, or "power" to find it by power iteration
-    batch_size : rows sampled anew for each term; None for all rows
-    runs : independent series on sampled rows whose mean is taken
-    tolerance : raise where the residual is above it after all steps (on all rows); None: return
+    steps : int, default=1000
+        Terms of the series.
+    scale : float or "power", default="power"
+        Above the largest eigenvalue of A. "power" finds it by power iteration.
+    batch_size : int or None, default=None
+        Rows sampled for each term. None for all rows.
+    runs : int, default=1
+        Independent series on sampled rows; their mean is taken.
+    seed : int, default=0
+        The seed of the samples.
+    tolerance : float or None, default=0.1
+        Raise if the residual on all rows is above it after all steps. None: return what was found.
     """
 
     steps: int = 1000
@@ -48,7 +55,7 @@ class Neumann(SolverDefaults):
     def prepare(self, curvature: Curvature, damping: float) -> NeumannInverse:
         damping = check_damping(damping)
         if isinstance(self.scale, str):
-            # power iteration comes from below, and a sample's eigenvalue can exceed the whole's
+            # power iteration gives a lower bound; the eigenvalue of a sample can be larger still
             margin = 1.1 if self.batch_size is None else 3.0
             scale = margin * largest_eigenvalue(curvature) + damping
         else:
@@ -106,7 +113,7 @@ class NeumannInverse(InverseDefaults):
         return self._curvature.restrict(index)
 
     def _check(self, x: Tensor, b: Tensor, step: int) -> None:
-        # the sum of (1 - damping / scale)^j bounds a converging series
+        # a converging series is bounded by the sum of (1 - damping / scale)^j
         bound = 10 * self.scale / self.damping * b.norm()
         if not bool(x.norm() <= bound):
             raise NotConvergedError(

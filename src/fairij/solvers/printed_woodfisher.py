@@ -1,14 +1,12 @@
 """The paper's IHVP-WoodFisher recurrence (equation 11), exactly as it is printed.
 
 ``o_{n+1} = o_n - o_n (g_{n+1} . o_n) / (N + g_{n+1} . o_n)`` multiplies ``o_n`` by a number, so
-``o_n`` never leaves the line through ``o_1 = g_1``; and ``k_{n+1} = k_n - o_n (...)`` then changes
-``k_1 = v`` along ``g_1`` only. The answer is ``v - gamma g_1`` with a small gamma: a rank-one
-change of v, whatever the number of iterations. It acts as an identity Hessian, and damping has no
-part in it.
+``o_n`` never leaves the line through ``o_1 = g_1``. Then ``k_{n+1} = k_n - o_n (...)`` changes
+``k_1 = v`` along ``g_1`` only. The answer is ``v - gamma g_1`` with a small gamma, whatever the
+number of iterations. It acts as an identity Hessian, and damping plays no part.
 
-Because only inner products with ``g_1`` matter, the recurrence has a closed form in scalars and
-costs two Jacobian-vector products. For what equation 10 means, see `Woodbury` on the empirical
-Fisher.
+Only inner products with ``g_1`` matter, so the recurrence has a closed form in scalars that costs
+two Jacobian-vector products. For what equation 10 means, see `Woodbury` on the empirical Fisher.
 """
 
 from __future__ import annotations
@@ -30,8 +28,10 @@ class PrintedWoodFisher(SolverDefaults):
 
     Parameters
     ----------
-    rows : B, the iterations of the recurrence
-    seed : of the order in which training points are visited
+    rows : int, default=1000
+        B, the iterations of the recurrence.
+    seed : int, default=0
+        The seed of the order in which training rows are visited.
     """
 
     rows: int = 1000
@@ -43,7 +43,7 @@ class PrintedWoodFisher(SolverDefaults):
             raise InvalidInputError(f"`rows` must be at least 1, got {self.rows}.")
 
     def visited(self, n: int) -> Tensor:
-        """The training points that the recurrence visits, in order."""
+        """The training rows that the recurrence visits, in order."""
         generator = torch.Generator().manual_seed(self.seed)
         return torch.randperm(n, generator=generator, device="cpu")[: self.rows]
 
@@ -71,7 +71,7 @@ class PrintedInverse(InverseDefaults):
         self._inner = self._dots(self._g1).double()  # g_n . g_1
 
     def with_damping(self, damping: float) -> PrintedInverse:
-        """Itself: damping has no part in the printed recurrence."""
+        """Itself: damping plays no part in the printed recurrence."""
         return self
 
     def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:

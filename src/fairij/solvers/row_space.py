@@ -1,8 +1,8 @@
-"""The exact inverse of a few rows' curvature, found among the rows.
+"""The exact inverse of the curvature of a few rows, computed in the space of rows.
 
 With ``R = diag(m)^1/2 J`` of n rows, ``(c I + R^T R)^-1 v = (v - R^T (c I + R R^T)^-1 R v) / c``.
-Where the model can say what ``J J^T`` is without making J, an answer costs one product with each of
-``J`` and ``J^T``: where parameters are many and rows are few, far less than solving by products.
+If the model knows ``J J^T`` without forming J, a solve costs one product with each of ``J`` and
+``J^T``. With many parameters and few rows this is far cheaper than conjugate gradients.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fairij.method.curvature import Curvature
 from fairij.models.torch.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
 from fairij.solvers.base import InverseDefaults, Solution, check_damping
 
-BYTES = 32  # of an entry of R R^T, of its factor in double precision, and of making both
+BYTES = 32  # per entry of R R^T and its factor, with what is needed to make them
 
 
 class RowSpaceInverse(InverseDefaults):
@@ -30,7 +30,7 @@ class RowSpaceInverse(InverseDefaults):
     ) -> None:
         self.damping, self.ridge = check_damping(damping), ridge
         self._curvature, self._root, self._products = curvature, root, products
-        self._shift = self.damping + ridge + curvature.objective.l2  # of every parameter alike
+        self._shift = self.damping + ridge + curvature.objective.l2  # the same for every parameter
         inner = products.to(torch.float64, copy=True)
         inner.diagonal().add_(self._shift)
         self._factor, failed = torch.linalg.cholesky_ex(inner)
@@ -40,10 +40,9 @@ class RowSpaceInverse(InverseDefaults):
     def of(
         cls, curvature: Curvature, damping: float, *, memory_limit: int, distrust: float = 0.0
     ) -> RowSpaceInverse | None:
-        """None where the model does not know ``J J^T``, or it takes more memory than there is.
+        """None if the model does not know ``J J^T``, or if it takes too much memory.
 
-        ``distrust`` makes a ridge of that share of a row's curvature: of rows that stand for many
-        others, none is then followed where it alone leads.
+        ``distrust``: ridge as a fraction of mean row curvature; stops single rows dominating.
         """
         o = curvature.objective
         if o.l2.ndim > 0 or BYTES * len(o.y) ** 2 > memory_limit:
@@ -52,7 +51,7 @@ class RowSpaceInverse(InverseDefaults):
             traces, products = curvature.traces(slice(None)), o.model.row_products()
             if traces is None or products is None:
                 return None
-            root = traces.sqrt()  # of one output, whose trace is all there is
+            root = traces.sqrt()  # for one output the trace is the curvature itself
             products = root[:, None] * products * root
             ridge = distrust * float(products.diagonal().mean())
             found = cls(curvature, damping, root, products, ridge)
@@ -63,12 +62,11 @@ class RowSpaceInverse(InverseDefaults):
         return found if found.is_sound else None
 
     def with_damping(self, damping: float) -> RowSpaceInverse | None:
-        """The inverse at another damping, over the same rows; None where there is none."""
         other = RowSpaceInverse(self._curvature, damping, self._root, self._products, self.ridge)
         return other if other.is_sound else None
 
     def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:
-        """Of one right-hand side, (D,)."""
+        """Solve for one right-hand side, ``(D,)``."""
         model = self._curvature.objective.model
         among_rows = (self._root * model.jvp(b)).double()
         weights = torch.cholesky_solve(among_rows[:, None], self._factor)[:, 0]

@@ -1,4 +1,4 @@
-"""A few rows whose curvature stands for that of all: the more of it a row has, the likelier."""
+"""Sample rows with probability proportional to their curvature."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import torch
 from fairij.data.row_vectors import blocks
 from fairij.method.curvature import Curvature
 
-ALIKE = 0.1  # of the mean share is given to every row, so that none is out of reach
+ALIKE = 0.1  # of the mean is added to every row, so that each can be sampled
 
 
 def sampled(curvature: Curvature, rows: int, *, seed: int = 0) -> Curvature | None:
-    """The curvature of about ``rows`` rows, in the mean that of all; None where there is none.
+    """The curvature of about ``rows`` rows, in expectation that of all; None if it has no traces.
 
-    A row is taken with a probability in proportion to the trace of its part of the curvature (of
-    its outputs alone, where the size of its Jacobian is not at hand) and weighs the more the less
-    likely it was.
+    Probabilities are proportional to the trace of each row's curvature (of its outputs alone if the
+    size of its Jacobian is unknown). Weights are inverse to the probabilities.
     """
     o = curvature.objective
     squares = o.model.row_squares()

@@ -17,10 +17,10 @@ from fairij.solvers.conjugate_gradient import ConjugateGradient, ConjugateInvers
 class SharedConjugateGradient(ConjugateGradient):
     """Conjugate gradients for several fits of the same model to the same rows.
 
-    The curvature depends on neither constraint nor selection, so what one fit has paid for at its
-    first damping serves the next: give one such solver to all of them. A model, rows, labels,
-    weights or a loss that differ begin anew. The directions stay in memory as long as the solver
-    does; a fit with a checkpoint, which has to be the same whatever came before, shares none.
+    The curvature depends on neither constraint nor selection. So give one such solver to all fits:
+    each starts from the directions of the fit before it, at its first damping. Another model,
+    loss, labels, weights or rows start over. The directions stay in memory as long as the solver.
+    A fit with a checkpoint shares nothing, as it must not depend on earlier fits.
     """
 
     _known: dict[str, tuple[Key, float, Directions]] = field(
@@ -38,7 +38,6 @@ class SharedConjugateGradient(ConjugateGradient):
 
     @property
     def unshared(self) -> ConjugateGradient:
-        """The same settings for a curvature that will not be met again."""
         return ConjugateGradient(*self._settings)
 
     @property
@@ -47,15 +46,15 @@ class SharedConjugateGradient(ConjugateGradient):
         return (*settings, self.sample_rows)
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        """A copy has the settings and knows nothing yet."""
+        """A copy has the settings and no directions."""
         return type(self), self._settings
 
 
 @dataclass(frozen=True)
 class Key:
-    """What a curvature is known by: its kind, its loss, and numbers that the rows leave no choice.
+    """Identifies a curvature: its kind, its loss, and tensors that change whenever the data do.
 
-    Of the Jacobian that is one ``J^T u`` with random ``u``.
+    For the Jacobian this is ``J^T u`` with one random ``u``.
     """
 
     kind: str

@@ -1,9 +1,9 @@
 """Woodbury: the exact inverse of a damped curvature estimated from B sampled rows.
 
 With ``G (B, D)`` rows of a root of H and ``A`` the damping plus L2 term (diagonal),
-``(A + G^T G / B)^-1 = A^-1 - A^-1 G^T (B I + G A^-1 G^T)^-1 G A^-1``. Over the rows of the
-empirical Fisher this is what the paper's equation 10 stands for; over rows of the GGN it is the
-better stand-in for the Hessian.
+``(A + G^T G / B)^-1 = A^-1 - A^-1 G^T (B I + G A^-1 G^T)^-1 G A^-1``. With rows of the empirical
+Fisher this is the inverse that the paper's equation 10 means. With rows of the GGN it is the better
+approximation of the Hessian's.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ class Woodbury(SolverDefaults):
 
     Parameters
     ----------
-    rows : B, the number of training points sampled without replacement
-    seed : of the sample
+    rows : int, default=1000
+        B, the number of training rows sampled without replacement.
+    seed : int, default=0
+        The seed of the sample.
     """
 
     rows: int = 1000
@@ -66,7 +68,6 @@ class WoodburyInverse(InverseDefaults):
             )
 
     def with_damping(self, damping: float) -> WoodburyInverse:
-        """The inverse at another damping, over the same rows."""
         return WoodburyInverse(self._curvature, self._G, check_damping(damping))
 
     def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:

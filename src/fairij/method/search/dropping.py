@@ -1,7 +1,7 @@
-"""Which edits to try: how many points to drop, and how far to move.
+"""Drop whole rows: how many, and how far to move.
 
-An edit is ``theta + c (H + damping I)^-1 sum_{m in top k} g_m / N``. ``c = 1`` is the jackknife's
-own estimate of refitting without the k points; other scales are the paper's multipliers of it.
+An edit is ``theta + c (H + damping I)^-1 sum_{m in top k} g_m / N``. Scale ``c = 1`` is the
+jackknife's estimate of a refit without the k rows; other scales multiply it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ class _Dropping(SearchDefaults):
     scales: tuple[float, ...]
     tolerance: float
     drops: ClassVar[bool] = True
-    at_once: ClassVar[int | None] = None  # solved together; None for all
+    at_once: ClassVar[int | None] = None  # how many k are solved together; None for all
 
     def ks(self, positive: int, rows: int) -> list[int]:
         raise NotImplementedError
 
     def most(self, rows: int) -> int:
-        """How many of the rows are ever dropped, however many are harmful."""
         return max(self.ks(rows, rows), default=0)
 
     def account(self, k: int, scale: float, rows: int) -> Account:
@@ -74,10 +73,16 @@ class Grid(_Dropping):
 
     Parameters
     ----------
-    k : the numbers of points to drop; None for ``points`` values spread evenly up to ``max_k``
-    max_k : None for 2000 or an eleventh of the training rows, whichever is more
-    tolerance : relative residual to which candidates are solved; the chosen one is solved anew
-        to the solver's own tolerance
+    k : tuple of int or None, default=None
+        The numbers of rows to drop. None for ``points`` values spread evenly up to ``max_k``.
+    scales : tuple of float
+        Multipliers of the edit.
+    points : int, default=40
+        How many values of k to try, counting 0.
+    max_k : int or None, default=None
+        None for 2000 or an eleventh of the training rows, whichever is more.
+    tolerance : float, default=5e-2
+        Relative residual of candidates. The chosen one is solved to the solver's tolerance.
     """
 
     k: tuple[int, ...] | None = None
@@ -102,7 +107,7 @@ class Grid(_Dropping):
             raise InvalidInputError(f"`max_k` must be at least 1 or None, got {self.max_k}.")
 
     def ks(self, positive: int, rows: int) -> list[int]:
-        """The values of k to try, ascending, without 0 and none above the points there are."""
+        """The values of k to try, ascending, above 0 and at most ``positive``."""
         if self.k is not None:
             values = {min(int(k), positive) for k in self.k}
         else:
@@ -113,7 +118,7 @@ class Grid(_Dropping):
 
 @dataclass(frozen=True)
 class AllPositive(_Dropping):
-    """Drop every point of positive influence (proposition 3.1), at the given scales."""
+    """Drop every row of positive influence (proposition 3.1), at the given scales."""
 
     scales: tuple[float, ...] = (1.0,)
     tolerance: float = 2e-2
@@ -129,7 +134,7 @@ class AllPositive(_Dropping):
 
 @dataclass(frozen=True)
 class Sequential(_Dropping):
-    """The loop of algorithms 1 and 2: one more step of points until the gap stops falling."""
+    """The loop of algorithms 1 and 2: drop ``step`` more rows until the gap stops falling."""
 
     step: int = 1
     scales: tuple[float, ...] = field(default=(1.0,))

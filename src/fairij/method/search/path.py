@@ -23,25 +23,26 @@ from fairij.method.search.base import (
 
 @dataclass(frozen=True)
 class Path(SearchDefaults):
-    """Many small steps, each the cheapest one by the training loss for what it takes off the gap.
+    """Many small steps, each of the least training loss for what it takes off the gap.
 
-    ``d <- d + (H + damping I)^-1 G w``, where ``G`` are the gradients of the gaps at ``theta + d``,
-    made anew, and ``w`` such that each step closes ``1 / steps`` of the gaps of hard predictions.
-    Where the empirical Fisher equals H, a step lowers each row's weight by its influence there.
-    The curvature is made anew every ``refresh`` steps.
+    ``d <- d + (H + damping I)^-1 G w``. ``G`` are the gradients of the gaps at ``theta + d``. ``w``
+    is such that each step closes ``1 / steps`` of the gaps of hard predictions.
 
     Parameters
     ----------
-    cheapest_first : of a constraint with several gaps (`equalized_odds_balanced`), close those that
-        cost least first, holding each that is closed, so that their sum falls as it is cheapest;
-        otherwise all are closed together
-    steps : to the end of which the gap would be closed
-    beyond : further steps, as a share of ``steps``, which go for what is left of it
-    past : then straight on, by this share of the way gone and as many steps: what closes the gap of
-        rows that the gradient saw leaves some of it on others, and a choice on those can make up
-        for it. The table's scale counts steps, so 1.25 is 1.05 times the end at 1.2
-    refresh : steps between two curvatures; None to keep the first one
-    tolerance : relative residual of each step
+    steps : int, default=20
+        How many steps close the gap.
+    beyond : float, default=0.2
+        Extra steps, as a fraction of `steps`, to close what is left of the gap.
+    past : float, default=0.3
+        Extra steps along the last direction, as a fraction of `steps`, to compensate for
+        overfitting. Scale 1.25 in the table is then 1.05 times the end at 1.2.
+    refresh : int or None, default=5
+        Steps between two computations of the curvature. None keeps the first one.
+    tolerance : float, default=1e-2
+        Relative residual of each step.
+    cheapest_first : bool, default=False
+        Close the cheapest gaps first; keep closed ones closed. Otherwise close all together.
     """
 
     steps: int = 20
@@ -108,15 +109,17 @@ class Path(SearchDefaults):
             if not bool(torch.isfinite(gaps).all() and torch.isfinite(gradients).all()):
                 return
             if self.refresh is not None and step % self.refresh == 0 and step < self._length:
-                del inverse  # what it keeps makes room for what the next one keeps
+                del inverse  # frees its memory for the next one
                 inverse = context.inverse_at(moved)
         for step in range(1, self._further + 1):
             label = round((self._length + step) / self.steps, 6)
             yield Proposal(len(context.order), moved * (1 + step / self.steps), (1.0,), label=label)
 
     def _together(self, first: Tensor, gaps: Tensor, share: float) -> Tensor:
-        """To zero; what a user's own constraint has below zero falls by as much again."""
-        largest = 2 * first.abs().max() / self.steps  # a step that misjudged is not made up at once
+        """Towards zero; a gap of a user's own that is below zero falls by its size again."""
+        largest = (
+            2 * first.abs().max() / self.steps
+        )  # errors of a step are not corrected all at once
         return (first * (1 - first.sign() * share) - gaps).clamp(-largest, largest)
 
     def _cheapest(self, first: Tensor, gaps: Tensor, share: float, gram: Tensor) -> Tensor:
@@ -126,14 +129,16 @@ class Path(SearchDefaults):
 
 
 def cheapest_fall(gram: Tensor, gaps: Tensor, fall: float) -> Tensor:
-    """How each gap moves, (P,), where their sum is to fall by so much at the least cost.
+    """How each gap moves, ``(P,)``, so that their sum falls by ``fall`` at the least cost.
 
-    A move by ``v`` costs ``v^T gram^-1 v`` of the training loss. No gap goes below zero: one that
-    would is closed and held there, and the others make up for it.
+    A move by ``v`` costs ``v^T gram^-1 v`` of the training loss. No gap goes below zero: a gap that
+    would is closed and held there, and the others fall farther.
     """
     held, units = gaps <= 0, torch.eye(len(gaps)).to(gram)
     while not bool(held.all()):
-        basis = torch.cat([units[:, held], (~held).to(gram)[:, None]], 1)  # free gaps pull alike
+        basis = torch.cat(
+            [units[:, held], (~held).to(gram)[:, None]], 1
+        )  # one direction for all free gaps
         closed = gaps[held]
         asked = torch.cat([-closed, (closed.sum() - fall)[None]])
         moves = gram @ basis @ torch.linalg.solve(basis.T @ gram @ basis, asked)

@@ -23,8 +23,8 @@ from fairij.method.search.base import (
 class Reweight(SearchDefaults):
     """Lower the weight of each harmful row in proportion to its influence.
 
-    ``theta + c (H + damping I)^-1 sum_n max(I_n, 0) g_n / N``. The sum is one vector, so all scales
-    together cost one solve. Scale 1 is where the surrogate would be zero if the model were linear.
+    ``theta + c (H + damping I)^-1 sum_n max(I_n, 0) g_n / N``. All scales together cost one solve.
+    At scale 1 the surrogate would be zero if the model were linear.
     """
 
     scales: tuple[float, ...] = tuple((np.arange(1, 41) / 20).round(2).tolist())

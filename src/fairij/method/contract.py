@@ -1,0 +1,134 @@
+"""Contracts that every solver, search and rule of choice must keep.
+
+Each check returns nothing, or raises an `AssertionError` that says what is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairij.method.curvature import GGN
+from fairij.method.influence import influence, most_harmful
+from fairij.method.objective import Objective, normalised_weights
+from fairij.method.search import Search, SearchContext
+from fairij.method.selection import Selection
+from fairij.method.settings import get_search, get_selection, get_solver
+from fairij.models.constant import ConstantLinearization
+from fairij.models.features import FeatureJacobian
+from fairij.models.losses import LOSSES
+from fairij.solvers import Exact, Solver
+from fairij.solvers.base import relative_residual
+
+ROWS, FEATURES, DAMPING = 60, 5, 0.5
+
+
+def check_solver(solver: str | Solver) -> None:
+    """Check shapes, reported residuals, other dampings and repeatability on a small problem."""
+    settings, curvature = get_solver(solver), GGN(_objective())
+    inverse = settings.prepare(curvature, DAMPING)
+    b = torch.randn(FEATURES, 3, dtype=torch.float64, generator=_generator(1))
+    solution = inverse.solve(b)
+    _require(inverse.damping == DAMPING, f"damping is {inverse.damping}, asked for {DAMPING}")
+    _require(solution.x.shape == b.shape, f"x has shape {tuple(solution.x.shape)} for {b.shape}")
+    alone = inverse.solve(b[:, 0])
+    _require(alone.x.shape == (FEATURES,), f"one right-hand side gives shape {alone.x.shape}")
+    true = relative_residual(curvature, DAMPING, b, solution.x)
+    told = solution.residual
+    _require(told.shape == (3,), f"residual has shape {tuple(told.shape)}, not one per column")
+    _require(
+        torch.allclose(told.to(true), true, atol=1e-6), f"residual is {true}, but it reports {told}"
+    )
+    _require(bool((inverse.solve(0 * b).x == 0).all()), "solve(0) is not 0")
+    again = settings.seeded(0).unshared.prepare(curvature, DAMPING).solve(b).x
+    once_more = settings.seeded(0).unshared.prepare(curvature, DAMPING).solve(b).x
+    _require(torch.equal(again, once_more), "two solves of the same system differ")
+    other = inverse.with_damping(2 * DAMPING)
+    if other is not None:
+        expected = settings.prepare(curvature, 2 * DAMPING).solve(b).x
+        _require(_near(other.solve(b).x, expected), "with_damping differs from a new inverse")
+
+
+def check_search(search: str | Search) -> None:
+    """Check the proposals of a search, their number, and its words on a small problem."""
+    settings, context = get_search(search), _context()
+    proposals = list(settings.propose(context))
+    _require(len(proposals) <= settings.count(context), "there are more proposals than `count`")
+    most = settings.most(ROWS)
+    for proposal in proposals:
+        k, direction = proposal.k, proposal.direction
+        _require(0 < k <= len(context.order), f"k is {k}; {len(context.order)} rows may be dropped")
+        _require(most is None or k <= most, f"k is {k}, above most(rows) = {most}")
+        _require(direction.shape == (FEATURES,), f"direction has shape {tuple(direction.shape)}")
+        _require(bool(torch.isfinite(direction).all()), "direction is not finite")
+        _require(all(scale > 0 for scale in proposal.scales), f"scales are {proposal.scales}")
+        labels = proposal.scales if proposal.label is None else (proposal.label,)
+        _require(len(labels) == len(proposal.scales), "`label` is for proposals of one scale")
+        account = settings.account(k, labels[0], ROWS)
+        _require(account.sentence.endswith("."), f"not a sentence: {account.sentence!r}")
+        _require(all((account.name, account.size, account.note)), f"words are missing: {account}")
+    nothing = replace(context, order=context.order[:0])
+    _require(not list(settings.propose(nothing)), "there are proposals though no row is harmful")
+
+
+def check_selection(rule: str | Selection) -> None:
+    """Check that a rule picks a candidate, whatever their order, and never one that diverged."""
+    settings, rng = get_selection(rule), np.random.default_rng(0)
+    gap, performance = rng.uniform(0, 0.3, 20), rng.uniform(0.6, 0.9, 20)
+    gap[3], performance[3] = np.inf, 0.0  # a candidate that diverged
+    before = float(performance[0])
+    chosen = settings.choose(gap, performance, before=before)
+    _require(0 <= chosen < 20 and int(chosen) == chosen, f"choose gives {chosen!r}, not an index")
+    _require(chosen != 3, "the candidate that diverged is chosen")
+    order = rng.permutation(20)
+    again = order[settings.choose(gap[order], performance[order], before=before)]
+    _require(again == chosen, "the choice depends on the order of the candidates")
+    text = settings.shortfall(float(gap[chosen]))
+    _require(text is None or text.endswith("."), f"shortfall is not a sentence: {text!r}")
+
+
+def _objective() -> Objective:
+    """A logistic regression on made rows, near its minimum."""
+    X = torch.randn(ROWS, FEATURES, dtype=torch.float64, generator=_generator(0))
+    y = (X[:, 0] + 0.5 * X[:, 1] > 0.2).double()
+    theta = torch.tensor([1.0, 0.5, 0.0, 0.0, 0.0], dtype=torch.float64)
+    jacobian = FeatureJacobian(X, 1, intercept=False)
+    model = ConstantLinearization(jacobian.times(theta), jacobian)
+    weights = normalised_weights(None, ROWS, theta)
+    return Objective(model, y, LOSSES["binary_cross_entropy"], weights, theta, 0 * theta[0])
+
+
+def _context() -> SearchContext:
+    """The gap of mean outputs between the first half of the rows and the second."""
+    objective = _objective()
+    group = torch.where(torch.arange(ROWS) < ROWS // 2, 2 / ROWS, -2 / ROWS).double()
+    gradient, gap = objective.model.vjp(group), float(group @ objective.model.outputs)
+    sign = 1.0 if gap > 0 else -1.0
+    inverse = Exact().prepare(GGN(objective), DAMPING)
+    scored = influence(objective, inverse, sign * gradient)
+
+    def gaps_at(move: Tensor) -> tuple[Tensor, Tensor]:
+        value = sign * (group @ objective.model.moved(move).outputs)
+        return value[None], sign * gradient[:, None]
+
+    order, _ = most_harmful(scored.scores)
+    return SearchContext(
+        objective, inverse, order, scored, sign * gradient, abs(gap), gaps_at, lambda _: inverse
+    )
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _near(found: Any, expected: Any) -> bool:
+    return bool(torch.allclose(found, expected, rtol=2e-2, atol=1e-6))
+
+
+def _require(holds: bool, text: str) -> None:
+    if not holds:
+        raise AssertionError(text)

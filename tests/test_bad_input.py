@@ -1,9 +1,18 @@
-"""Bad input: each a clear error or warning that names the requirement, the value and the cure."""
+"""Bad and odd input: one table of what `fit` understands, and one of what it refuses and says.
+
+Each refusal names the requirement, the value found and the cure, and carries the parameter's name,
+from which the command line makes its own sentence.
+"""
 
 from __future__ import annotations
 
 import copy
+import datetime
+import decimal
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,37 +20,60 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor, nn
 
-from biased import L2, QUICK, Problem, fair, fitted, mlp, problem
-from fairij import CONSTRAINTS, CURVATURES, LOSSES, SOLVERS, AccuracyBudget, Grid, Woodbury
+from biased import L2, QUICK, fair, fitted, mlp, problem
+from fairij import (
+    CONSTRAINTS,
+    CURVATURES,
+    LOSSES,
+    SOLVERS,
+    AccuracyBudget,
+    FairIJ,
+    Grid,
+    Woodbury,
+    audit,
+)
+from fairij.cli.errors import as_options
 from fairij.errors import (
+    FairIJError,
     FairIJWarning,
     InvalidInputError,
     NothingToDropWarning,
     NotStationaryWarning,
     SmallGroupWarning,
 )
-from fairij.models.losses import SquaredError
 from fairij.method.search import SEARCHES
+from fairij.models.losses import SquaredError
 
-DATA = problem()
+DATA, THREE, REAL = problem(), problem("three"), problem("real")
+X, y, X_val, y_val, sex_val = DATA.X, DATA.y, DATA.X_val, DATA.y_val, DATA.sex_val
+N = len(y)
+WORDS = np.array(["no", "yes"])
+NO_VALIDATION = dict.fromkeys(("X_val", "y_val", "sensitive_features_val"))
 
 
-def complaint(settings: dict[str, Any] | None = None, **changes: Any) -> str:
-    """The message of the error that this input gives; the user's model must survive it."""
-    settings = settings or {}
-    module = settings.pop("estimator", fitted())
-    before = copy.deepcopy(module.state_dict()) if isinstance(module, nn.Module) else {}
-    model = fair(module, **settings)
-    with pytest.raises(InvalidInputError) as caught:
-        DATA.fit(model, **changes)
-    assert not hasattr(model, "estimator_")
-    assert not hasattr(model, "classes_")
-    for name, value in before.items():
-        assert torch.equal(module.state_dict()[name].nan_to_num(), value.nan_to_num())
-    return str(caught.value)
+def put(values: Any, place: Any, value: Any, dtype: Any = None) -> np.ndarray:
+    changed = np.array(values, dtype=dtype, copy=True)
+    changed[place] = value
+    return changed
+
+
+def frame(columns: Any = ("age", "income", "hours", "debt"), values: Any = X) -> pd.DataFrame:
+    return pd.DataFrame(values, columns=list(columns))
+
+
+def wide(values: np.ndarray) -> np.ndarray:
+    return np.repeat(values, 2, axis=1)[:, ::2]
+
+
+@cache
+def plain() -> FairIJ:
+    """The fit on plain arrays."""
+    return DATA.fit(fair())
 
 
 def says(message: str, *parts: object) -> None:
@@ -49,636 +81,549 @@ def says(message: str, *parts: object) -> None:
         assert str(part) in message, f"{part!r} is not in: {message}"
 
 
-def put(array: np.ndarray, place: Any, value: Any) -> np.ndarray:
-    changed = np.array(array, copy=True)
-    changed[place] = value
-    return changed
+# --- what is understood -----------------------------------------------------------------------
+
+# what is changed in the call of `fit` -> the fit on plain arrays
+UNDERSTOOD: dict[str, dict[str, Any]] = {
+    "Fortran order": {"X": np.asfortranarray(X), "X_val": np.asfortranarray(X_val)},
+    "every second column of a wider array": {"X": wide(X), "X_val": wide(X_val)},
+    "negative strides": {"X": X[::-1, ::-1].copy()[::-1, ::-1]},
+    "big-endian features": {"X": X.astype(">f4"), "X_val": X_val.astype(">f8")},
+    "big-endian labels": {"y": y.astype(">i8"), "y_val": y_val.astype(">i2")},
+    "read-only arrays": {"X": np.frombuffer(X.tobytes(), np.float32).reshape(X.shape)},
+    "float64": {"X": X.astype(np.float64), "X_val": X_val.astype(np.float64)},
+    "long doubles": {"X": X.astype(np.longdouble)},
+    "lists of lists": {"X": X.tolist(), "X_val": X_val.tolist()},
+    "lists of labels": {"y": y.tolist(), "y_val": y_val.tolist()},
+    "tensors": {"X": torch.tensor(X), "y": torch.tensor(y), "y_val": torch.tensor(y_val)},
+    "a tensor that requires a gradient": {"X": torch.tensor(X, requires_grad=True)},
+    "frames": {"X": frame(), "X_val": frame(values=X_val)},
+    "a frame with duplicate column names": {"X": frame("aabb"), "X_val": frame("aabb", X_val)},
+    "columns with names in other scripts": {
+        "X": frame(["возраст", "年収", "δ", "🙂"]),
+        "X_val": frame(["возраст", "年収", "δ", "🙂"], X_val),
+    },
+    "a frame of objects": {"X": frame().astype(object)},
+    "nullable columns": {"X": frame().astype("Float32"), "X_val": frame(values=X_val)},
+    "mixed widths of numbers": {"X": frame().astype({"age": np.float64, "income": np.float32})},
+    "an index that is not 0, 1, 2": {"X": frame().set_index(np.arange(N)[::-1] * 7)},
+    "labels with another index": {"y": pd.Series(y, index=np.arange(N)[::-1])},
+    "a column of labels": {"y": y[:, None], "y_val": pd.DataFrame({"y": y_val})},
+    "sparse rows": {"X": scipy.sparse.csr_array(X), "X_val": scipy.sparse.csc_array(X_val)},
+    "sparse coordinates": {"X": scipy.sparse.coo_array(X)},
+    "a masked array without a mask": {"X": np.ma.array(X), "y": np.ma.array(y)},
+    "boolean labels": {"y": y.astype(bool), "y_val": y_val.astype(bool)},
+    "labels as floats": {"y": y.astype(float), "y_val": y_val.astype(np.float32)},
+    "labels as words": {"y": WORDS[y], "y_val": WORDS[y_val]},
+    "labels as bytes of one width": {"y": WORDS[y].astype(object), "y_val": WORDS[y_val]},
+    "labels as categories": {"y": pd.Categorical(WORDS[y]), "y_val": WORDS[y_val]},
+    "nullable labels": {"y": pd.array(y, dtype="Int8")},
+    "labels in other scripts": {
+        "y": np.array(["否", "是"])[y],
+        "y_val": np.array(["否", "是"])[y_val],
+    },
+    "labels -1 and 1": {"y": 2 * y - 1, "y_val": 2 * y_val - 1},
+    "groups as categories": {"sensitive_features_val": pd.Categorical(sex_val)},
+    "groups as numbers": {"sensitive_features_val": (sex_val == "m").astype(int)},
+    "groups as tensors": {"sensitive_features_val": torch.tensor(sex_val == "m")},
+    "groups in other scripts": {"sensitive_features_val": np.where(sex_val == "f", "ж", "м")},
+    "groups as a dict of columns": {"sensitive_features_val": {"sex": sex_val}},
+    "weights that are all the same": {"sample_weight": np.full(N, 3)},
+    "weights as a list": {"sample_weight": [1] * N},
+    "decimals": {"X": frame().astype(object).map(decimal.Decimal)},
+}
 
 
-def frame(X: np.ndarray) -> pd.DataFrame:
-    return pd.DataFrame(X, columns=["age", "income", "hours", "debt"])
+@pytest.mark.parametrize("case", UNDERSTOOD)
+def test_forms_that_are_understood(case: str) -> None:
+    model = DATA.fit(fair(), **UNDERSTOOD[case])
+    np.testing.assert_allclose(model.influence_, plain().influence_, rtol=1e-3, atol=1e-9)
+    np.testing.assert_array_equal(model.dropped_, plain().dropped_)
 
 
-# --- features ---------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("argument", ["X", "X_val"])
-@pytest.mark.parametrize(
-    ("form", "column"),
-    [
-        (np.asarray, "column 2"),
-        (torch.tensor, "column 2"),
-        (frame, "column 'hours'"),
-        (scipy.sparse.csr_array, "column 2"),
-        (lambda X: X.tolist(), "column 2"),
-    ],
-)
-def test_features_that_are_not_finite(value: float, argument: str, form: Any, column: str) -> None:
-    X = form(put(getattr(DATA, argument), (17, 2), value))
-    says(
-        complaint(**{argument: X}),
-        f"`{argument}` must be finite",
-        "row 17",
-        column,
-        f"holds {value}",
-        "there are 1 such value(s)",
-        "impute them, or drop those rows",
-    )
+@dataclass(frozen=True)
+class Refused:
+    """A call that `fit` must refuse, with all these words."""
+
+    said: tuple[object, ...]
+    changes: dict[str, Any]
+    settings: dict[str, Any]
 
 
-def test_the_first_of_several_places_and_their_number() -> None:
-    X = put(put(DATA.X, (30, 1), np.inf), (40, slice(None)), np.nan)
-    says(complaint(X=X), "row 30, column 1 holds inf; there are 5 such")
+def refused(*said: object, settings: dict[str, Any] | None = None, **changes: Any) -> Refused:
+    return Refused(said, changes, settings or {})
 
 
-def test_rows_of_a_split_validation_set_are_named_as_given() -> None:
-    X_val = put(DATA.X_val, (401, 3), np.nan)
-    for validation in ("split", "cross_fit"):
-        says(complaint({"validation": validation}, X_val=X_val), "`X_val` must be finite: row 401")
+def complaint(case: Refused) -> InvalidInputError:
+    """The error of this call; the user's model must survive it."""
+    asked = dict(case.settings)
+    make = asked.pop("make", fitted)  # models are trained when they are needed
+    module = asked.pop("estimator") if "estimator" in asked else make()
+    before = copy.deepcopy(module.state_dict()) if isinstance(module, nn.Module) else {}
+    model = fair(module, **asked)
+    with pytest.raises(InvalidInputError) as caught:
+        DATA.fit(model, **case.changes)
+    assert not hasattr(model, "estimator_")
+    assert not hasattr(model, "classes_")
+    for name, value in before.items():
+        assert torch.equal(module.state_dict()[name].nan_to_num(), value.nan_to_num())
+    return caught.value
 
 
-def test_missing_values_of_every_kind() -> None:
-    for missing in (None, pd.NA, pd.NaT, float("nan")):
-        X = frame(DATA.X).astype(object)
-        X.iloc[5, 1] = missing
-        says(complaint(X=X), "`X` must be finite: row 5, column 'income' holds nan")
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = mlp()
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return self.body(torch.cat([left, right], 1))
 
 
-def test_a_number_too_large_for_the_models_precision() -> None:
-    X = put(DATA.X.astype(np.float64), (3, 0), 1e300)
-    says(complaint(X=X), "row 3, column 0 holds 1e+300 (more than float32 can hold)")
+class Cube(nn.Linear):
+    def forward(self, X: Tensor) -> Tensor:
+        return super().forward(X)[:, None]
 
 
-def test_parts_of_a_collection_are_named() -> None:
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = mlp()
+class Fragile(nn.Module):
+    """Infinite where the first feature is large."""
 
-        def forward(self, left: Tensor, right: Tensor) -> Tensor:
-            return self.body(torch.cat([left, right], 1))
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = copy.deepcopy(fitted())
 
-    bad = put(DATA.X[:, 2:], (4, 1), np.nan)
-    message = complaint(
-        {"estimator": Two()},
-        X={"left": DATA.X[:, :2], "right": bad},
-        X_val={"left": DATA.X_val[:, :2], "right": DATA.X_val[:, 2:]},
-    )
-    says(message, "`X['right']` must be finite: row 4, column 1")
+    def forward(self, X: Tensor) -> Tensor:
+        return self.body(X) + torch.where(X[:, :1] > 50, torch.inf, 0.0)
 
 
-def test_masked_features() -> None:
-    says(
-        complaint(X=np.ma.masked_greater(DATA.X, 2.0)),
-        "`X` must not have masked values",
-        "`X.filled(...)`",
-    )
+class Positive(SquaredError):  # noqa: N818
+    name = "positive"
+
+    def check(self, z: Tensor, y: Tensor) -> None:
+        if bool((y < 0).any()):
+            raise InvalidInputError(f"positive needs labels of at least 0, got {y.min()}.")
 
 
-def test_complex_features() -> None:
-    says(complaint(X=DATA.X + 1j), "`X` must be real numbers, got complex", "parts as columns")
+def broken_module() -> nn.Module:
+    module = copy.deepcopy(fitted())
+    with torch.no_grad():
+        module[2].bias[:] = torch.nan
+    return module
 
 
-def test_text_features() -> None:
-    X = frame(DATA.X).astype(object)
-    X["hours"] = "many"
-    says(
-        complaint(X=X),
-        "`X` must be numeric for this model",
-        "many",
-        "encode text and categories first",
-        "OneHotEncoder",
-    )
+def logarithm(outputs: Tensor, y: Tensor, groups: Tensor) -> Tensor:
+    return torch.log(outputs - outputs.max()).sum()
 
 
-@pytest.mark.parametrize("X", [None, 3.0, "rows", np.float32(2), torch.tensor(1.0), object()])
-def test_features_that_are_no_table(X: Any) -> None:
-    says(complaint(X=X), "`X` must be a table with one row per data point", "an array, frame")
+def kink(outputs: Tensor, y: Tensor, groups: Tensor) -> Tensor:
+    return (outputs - outputs).sum().sqrt()  # 0, with an infinite slope
 
 
-def test_validation_features_that_are_no_table() -> None:
-    says(complaint(X_val="rows"), "`X_val` must be a table", "got 'str'")
+def one_left(group: str, label: int) -> np.ndarray:
+    """Validation rows without those of a group and label, but for one."""
+    kept = (sex_val != group) | (y_val != label)
+    kept[np.flatnonzero(~kept)[0]] = True
+    return kept
 
 
-@pytest.mark.parametrize("empty", [{}, ()])
-def test_an_empty_collection(empty: Any) -> None:
-    says(complaint(X=empty), "`X` must hold at least one array")
-
-
-def test_other_columns_in_validation_rows() -> None:
-    says(
-        complaint(X_val=DATA.X_val[:, :3]),
+FEATURES = {
+    "the first of several places": refused(
+        "row 30, column 1 holds inf; there are 5 such",
+        X=put(put(X, (30, 1), np.inf), (40, slice(None)), np.nan),
+    ),
+    "too large for float32": refused(
+        "row 3, column 0 holds 1e+300 (more than float32 can hold)",
+        X=put(X, (3, 0), 1e300, np.float64),
+    ),
+    "a part of a collection": refused(
+        "`X['right']` must be finite: row 4, column 1",
+        settings={"estimator": Two()},
+        X={"left": X[:, :2], "right": put(X[:, 2:], (4, 1), np.nan)},
+        X_val={"left": X_val[:, :2], "right": X_val[:, 2:]},
+    ),
+    "masked": refused(
+        "`X` must not have masked values", "`X.filled(...)`", X=np.ma.masked_greater(X, 2.0)
+    ),
+    "complex": refused("`X` must be real numbers, got complex", "as separate columns", X=X + 1j),
+    "one word among numbers": refused(
+        "`X` must be numeric for this model", "many", "encode text and categories first",
+        "OneHotEncoder", X=put(X, (0, 2), "many", object),
+    ),
+    "dates": refused("`X` must be numeric", X=put(X, ..., np.datetime64("2026-01-01"), "M8[s]")),
+    "times": refused("`X` must be numeric", X=put(X, (0, 0), datetime.timedelta(1), object)),
+    "objects": refused("`X` must be numeric", X=put(X, (0, 0), object(), object)),
+    "unlike rows": refused(
+        "must have equally many values in every row", X=[[1.0, 2.0]] * (N - 1) + [[1.0]]
+    ),
+    "no validation table": refused("`X_val` must be a table", "got 'str'", X_val="rows"),
+    "an empty dict": refused("`X` must hold at least one array", X={}),
+    "an empty tuple": refused("`X` must hold at least one array", X=()),
+    "fewer validation columns": refused(
         "`X_val` must have as many columns as the training rows: expected 4, got 3",
-        "prepare both in the same way",
-    )
-    shuffled = frame(DATA.X_val)[["age", "hours", "income", "debt"]]
-    says(
-        complaint(X=frame(DATA.X), X_val=shuffled),
+        "prepare both in the same way", X_val=X_val[:, :3],
+    ),
+    "three dimensions": refused("`X_val` must have as many columns", X=X[:, :, None]),
+    "another order of columns": refused(
         "`X_val` must have the columns of the training rows in the same order",
-        "expected 'income' at place 1, got 'hours'",
-        "reorder them",
-    )
-
-
-def test_other_columns_in_prediction() -> None:
-    model = DATA.fit(fair(), X=frame(DATA.X), X_val=frame(DATA.X_val))
-    with pytest.raises(
-        InvalidInputError, match=r"`X` must have as many columns.*expected 4, got 2"
-    ):
-        model.predict(DATA.X[:, :2])
-    with pytest.raises(InvalidInputError, match=r"`X` must have the columns.*got 'debt'; reorder"):
-        model.predict(frame(DATA.X)[["debt", "hours", "income", "age"]])
-    model.predict(DATA.X)  # without names there is nothing to compare
-    with pytest.raises(
-        InvalidInputError, match="`X` must be finite: row 0, column 'age' holds nan"
-    ):
-        model.predict_proba(frame(put(DATA.X, (0, 0), np.nan)))
-    with pytest.raises(InvalidInputError, match="`X` must not be empty: there are 0 rows"):
-        model.predict(DATA.X[:0])
-
-
-# --- labels -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("argument", ["y", "y_val"])
-@pytest.mark.parametrize(
-    ("change", "value"),
-    [
-        (lambda y: put(y.astype(float), 9, np.nan), "nan"),
-        (lambda y: put(y.astype(float), 9, np.inf), "inf"),
-        (lambda y: put(y.astype(object), 9, None), "nan"),
-        (lambda y: pd.Series(put(y.astype(object), 9, pd.NA)).astype("Int64"), "nan"),
-        (lambda y: put(np.array(["no", "yes"], dtype=object)[y], 9, np.nan), "nan"),
-    ],
-)
-def test_missing_labels(argument: str, change: Any, value: str) -> None:
-    changed = change(getattr(DATA, argument))
-    says(complaint(**{argument: changed}), f"`{argument}` must not", "row 9", value, "drop")
-
-
-def test_labels_that_training_has_not_seen() -> None:
-    says(
-        complaint(y_val=put(DATA.y_val, 33, 2)),
-        "`y_val` must hold only the labels [0, 1]",
-        "row 33 holds 2",
-        "drop such rows, or encode both tables alike",
-    )
-    words = np.array(["no", "yes"])
-    says(
-        complaint(y=words[DATA.y], y_val=put(words[DATA.y_val].astype("U9"), 5, "perhaps")),
-        "['no', 'yes']",
-        "row 5 holds 'perhaps'",
-    )
-    says(complaint(y=words[DATA.y]), "`y_val` must hold only the labels ['no', 'yes']")
-
-
-def test_labels_outside_the_domain() -> None:
-    says(
-        complaint(y=put(DATA.y, 3, 7)),
-        "A model with one output takes two classes, found 3 label values (0, 1, 7",
-        "loss='squared_error'",
-    )
-    says(
-        complaint(y=put(DATA.y.astype(float), 3, 0.5)),
-        "`y` must hold class labels, got the fraction 0.5",
-        "loss='squared_error'",
-    )
-    three = problem("three")
-    says(
-        complaint({"estimator": fitted("three")}, y=put(three.y, 0, 3), y_val=three.y_val),
-        "The model has 3 outputs, so labels must be 0 to 2",
-        "found [0, 1, 2, 3]",
-    )
-    says(
-        complaint({"estimator": fitted("three")}, y=put(three.y, 0, 3) + 5, y_val=three.y_val + 5),
-        "labels must be 0 to 2 or have as many distinct values",
-        "found [5, 6, 7, 8]",
-    )
-
-
-def test_one_class_only() -> None:
-    says(
-        complaint(y=np.ones_like(DATA.y)),
-        "The training labels must hold both classes, found only 1",
-        "give all the rows that the model was trained on",
-    )
-
-
-def test_labels_of_more_than_one_column() -> None:
-    says(complaint(y=np.eye(2)[DATA.y]), "`y` must be a non-empty vector", "(240, 2)")
-
-
-def test_text_labels_in_regression() -> None:
-    real = problem("real")
-    words = np.array(["a", "b"])[DATA.y]
-    settings = {"loss": "squared_error", "constraints": "mean_prediction"}
-    says(complaint(settings | {}, y=words, y_val=real.y_val), "`y` must be numbers", "'")
-    says(
-        complaint(settings | {}, y=real.y, y_val=np.full(480, 2.5)),
-        "`y_val` must vary so that R^2 is defined, but all of it is 2.5",
-        "add validation rows",
-    )
-
-
-def test_labels_outside_the_domain_of_a_loss_of_ones_own() -> None:
-    class Positive(SquaredError):  # noqa: N818
-        name = "positive"
-
-        def check(self, z: Tensor, y: Tensor) -> None:
-            if bool((y < 0).any()):
-                raise InvalidInputError(f"positive needs labels of at least 0, got {y.min()}.")
-
-    real = problem("real")
-    settings = {"estimator": fitted("real"), "loss": Positive(), "constraints": "mean_prediction"}
-    says(complaint(settings.copy(), y=real.y, y_val=abs(real.y_val)), "positive needs labels")
-    says(complaint(settings.copy(), y=abs(real.y), y_val=real.y_val), "positive needs labels")
-
-
-# --- lengths ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("argument", "expected"),
-    [("y", 240), ("sample_weight", 240), ("y_val", 480), ("sensitive_features_val", 480)],
-)
-@pytest.mark.parametrize("off", [-1, 1])
-def test_wrong_lengths(argument: str, expected: int, off: int) -> None:
-    base = {"sample_weight": np.ones(240), "sensitive_features_val": DATA.sex_val}
-    values = base.get(argument, getattr(DATA, argument, None))
-    wrong = values[:-1] if off < 0 else np.concatenate([values, values[:1]])
-    says(
-        complaint(**{argument: wrong}),
-        f"`{argument}` must have one row per data point: expected {expected}, got {expected + off}",
-    )
-
-
-def test_wrong_length_of_groups_for_training_rows() -> None:
-    with pytest.raises(InvalidInputError, match=r"`sensitive_features` must .*expected 240, got 9"):
-        fair().fit(DATA.X, DATA.y, sensitive_features=DATA.sex[:9])
-
-
-def test_parts_of_unlike_lengths() -> None:
-    says(
-        complaint(X=(DATA.X, DATA.X[:7])),
-        "All parts of `X` must have equally many rows, got [7, 240]",
-    )
-    says(
-        complaint(X=(DATA.X, DATA.X), X_val=(DATA.X_val, DATA.X_val[:7])),
+        "expected 'income' at place 1, got 'hours'", "reorder them",
+        X=frame(), X_val=frame(values=X_val)[["age", "hours", "income", "debt"]],
+    ),
+    "columns that the model does not take": refused(
+        "The model must take `X` as it is given, but it says: mat1 and mat2 shapes",
+        "Give the features that it was trained on", X=X[:, :3], X_val=X_val[:, :3],
+    ),
+    "no columns": refused("The model must take `X`", X=X[:, :0], X_val=X_val[:, :0]),
+    "numbers as text": refused("`X` must be numeric", X=X.astype(str).tolist()),
+    "other names of inputs": refused(
+        "keyword argument 'rows'", X={"rows": X}, X_val={"rows": X_val}
+    ),
+    "training parts of unlike lengths": refused(
+        "All parts of `X` must have equally many rows, got [7, 240]", X=(X, X[:7])
+    ),
+    "validation parts of unlike lengths": refused(
         "All parts of `X_val` must have equally many rows, got [7, 480]",
+        X=(X, X), X_val=(X_val, X_val[:7]),
+    ),
+}  # fmt: skip
+FORMS = {
+    "array": (np.asarray, "column 2"),
+    "tensor": (torch.tensor, "column 2"),
+    "frame": (lambda X: frame(values=X), "column 'hours'"),
+    "sparse": (scipy.sparse.csr_array, "column 2"),
+    "lists": (lambda X: X.tolist(), "column 2"),
+}
+FEATURES |= {
+    f"{value} in the {form} {name}": refused(
+        f"`{name}` must be finite", "row 17", column, f"holds {value}",
+        "there are 1 such value(s)", "impute them, or drop those rows",
+        **{name: make(put(getattr(DATA, name), (17, 2), value))},
     )
-
-
-@pytest.mark.parametrize("argument", ["", "_val"])
-def test_no_rows(argument: str) -> None:
-    message = complaint(
-        **{f"X{argument}": getattr(DATA, f"X{argument}")[:0], f"y{argument}": DATA.y[:0]}
+    for name in ("X", "X_val")
+    for form, (make, column) in FORMS.items()
+    for value in ([np.nan, np.inf, -np.inf] if form == "array" else [np.nan])
+}  # fmt: skip
+FEATURES |= {
+    f"{missing!r} in a frame": refused(
+        "`X` must be finite: row 5, column 'income' holds nan",
+        X=frame(values=put(X, (5, 1), missing, object)),
     )
-    says(message, f"`y{argument}` must be a non-empty vector", "(0,)")
-
-
-@pytest.mark.parametrize("missing", ["X_val", "y_val", "sensitive_features_val"])
-def test_half_given_validation_rows(missing: str) -> None:
-    message = complaint(**{missing: None})
-    says(message, "Validation rows need features, labels and groups", f"got no `{missing}`")
-    # groups of the training rows do not stand in for them
-    says(complaint(**{missing: None}, sensitive_features=DATA.sex), f"got no `{missing}`")
-
-
-def test_no_groups_at_all() -> None:
-    nothing = dict.fromkeys(("X_val", "y_val", "sensitive_features_val"))
-    says(
-        complaint(**nothing),
-        "Groups are needed on some rows, got none",
-        "`sensitive_features_val`",
-        "`sensitive_features` for the training rows",
+    for missing in (None, pd.NA, pd.NaT)
+}
+FEATURES |= {
+    f"{type(given).__name__} for rows": refused(
+        "`X` must be a table with one row per data point", "an array, frame", X=given
     )
+    for given in (None, 3.0, "rows", {1, 2}, (row for row in X), torch.tensor(1.0), object())
+}
+FEATURES |= {
+    f"{how}: rows of a split validation set": refused(
+        "`X_val` must be finite: row 401",
+        settings={"validation": how}, X_val=put(X_val, (401, 3), np.nan),
+    )
+    for how in ("split", "cross_fit")
+}  # fmt: skip
+
+LABELS = {
+    "unseen in training": refused(
+        "`y_val` must hold only the labels [0, 1]", "row 33 holds 2",
+        "drop such rows, or encode both tables alike", y_val=put(y_val, 33, 2),
+    ),
+    "unseen words": refused(
+        "['no', 'yes']", "row 5 holds 'perhaps'",
+        y=WORDS[y], y_val=put(WORDS[y_val].astype("U9"), 5, "perhaps"),
+    ),
+    "words and numbers": refused("`y_val` must hold only the labels ['no', 'yes']", y=WORDS[y]),
+    "three of them": refused(
+        "A model with one output takes two classes, found 3 label values (0, 1, 7",
+        "loss='squared_error'", y=put(y, 3, 7),
+    ),
+    "fractions": refused(
+        "`y` must hold class labels, got the fraction 0.5", "loss='squared_error'",
+        y=put(y, 3, 0.5, float),
+    ),
+    "four for three outputs": refused(
+        "The model has 3 outputs, so labels must be 0 to 2", "found [0, 1, 2, 3]",
+        settings={"make": lambda: fitted("three")}, y=put(THREE.y, 0, 3), y_val=THREE.y_val,
+    ),
+    "four other ones for three outputs": refused(
+        "labels must be 0 to 2 or have as many distinct values", "found [5, 6, 7, 8]",
+        settings={"make": lambda: fitted("three")}, y=put(THREE.y, 0, 3) + 5, y_val=THREE.y_val + 5,
+    ),
+    "one class": refused(
+        "The training labels must hold both classes, found only 1",
+        "give all the rows that the model was trained on", y=np.ones_like(y),
+    ),
+    "two columns": refused("`y` must be a non-empty vector", "(240, 2)", y=np.eye(2)[y]),
+    "none": refused("`y` must be a non-empty vector", y=None),
+    "a word for all": refused("`y` must be a non-empty vector", y="income"),
+    "text in regression": refused(
+        "`y` must be numbers", "'", y=WORDS[y], y_val=REAL.y_val,
+        settings={"loss": "squared_error", "constraints": "mean_prediction"},
+    ),
+    "one value in regression": refused(
+        "`y_val` must vary so that R^2 is defined, but all of it is 2.5", "add validation rows",
+        y=REAL.y, y_val=np.full(480, 2.5),
+        settings={"loss": "squared_error", "constraints": "mean_prediction"},
+    ),
+}  # fmt: skip
+LABELS |= {
+    f"{value} in {name} ({kind})": refused(
+        f"`{name}` must not", "row 9", said, "drop",
+        **{name: put(WORDS[getattr(DATA, name)] if kind == "words" else getattr(DATA, name),
+                     9, value, float if kind == "numbers" else object)},
+    )
+    for name in ("y", "y_val")
+    for kind, value, said in (("numbers", np.nan, "nan"), ("numbers", np.inf, "inf"),
+                              ("objects", None, "nan"), ("objects", pd.NA, "<NA>"),
+                              ("words", np.nan, "nan"))
+}  # fmt: skip
+LABELS |= {
+    f"outside the domain of a loss of one's own, {name}": refused(
+        "positive needs labels",
+        settings={"make": lambda: fitted("real"), "loss": Positive(),
+                  "constraints": "mean_prediction"},
+        **({"y": abs(REAL.y), "y_val": abs(REAL.y_val)} | {name: getattr(REAL, name)}),
+    )
+    for name in ("y", "y_val")
+}  # fmt: skip
+
+GIVEN = {"y": y, "y_val": y_val, "sample_weight": np.ones(N), "sensitive_features_val": sex_val}
+ROWS = {
+    f"{name} {'too short' if off < 0 else 'too long'}": refused(
+        f"`{name}` must have one row per data point: expected {len(value)}, got {len(value) + off}",
+        **{name: value[:-1] if off < 0 else np.concatenate([value, value[:1]])},
+    )
+    for name, value in GIVEN.items()
+    for off in (-1, 1)
+}
+ROWS |= {
+    f"no rows{end}": refused(
+        f"`y{end}` must be a non-empty vector", "(0,)",
+        **{f"X{end}": getattr(DATA, f"X{end}")[:0], f"y{end}": y[:0]},
+    )
+    for end in ("", "_val")
+}  # fmt: skip
+ROWS |= {  # groups of the training rows do not stand in for validation rows
+    f"no {name}, {len(more)} more": refused(
+        "Validation rows need features, labels and groups", f"got no `{name}`",
+        **{name: None}, **more,
+    )
+    for name in NO_VALIDATION
+    for more in ({}, {"sensitive_features": DATA.sex})
+}  # fmt: skip
+ROWS |= {
+    "no groups at all": refused(
+        "Groups are needed on some rows, got none", "`sensitive_features_val`",
+        "`sensitive_features` for the training rows", **NO_VALIDATION,
+    ),
+    "too few groups of training rows": refused(
+        "`sensitive_features` must", "expected 240, got 9",
+        **NO_VALIDATION, sensitive_features=DATA.sex[:9],
+    ),
+    "nothing left to train on": refused(
+        "`validation_fraction`=0.9 would split off all 4 rows; lower it",
+        settings={"validation_fraction": 0.9}, **NO_VALIDATION,
+        X=X[:4], y=np.array([0, 1, 0, 1]), sensitive_features=["a", "a", "b", "b"],
+    ),
+    "negative weights": refused(
+        "`sample_weight` must not be negative: row 8 holds -0.5", "use 0 to leave a row out",
+        sample_weight=put(np.ones(N), 8, -0.5),
+    ),
+    "weights of zero": refused(
+        "`sample_weight` must not be all zero", "pass None", sample_weight=np.zeros(N)
+    ),
+    "weights with NaN": refused(
+        "`sample_weight` must not", "row 8 is nan", sample_weight=put(np.ones(N), 8, np.nan)
+    ),
+    "weights as words": refused(
+        "`sample_weight` must be numbers", "heavy", sample_weight=["heavy"] * N
+    ),
+}  # fmt: skip
+
+GROUPS = {
+    "one": refused(
+        "A gap needs at least two groups on the validation rows, found only 'f'",
+        "add rows of another group", sensitive_features_val=["f"] * 480,
+    ),
+    "a category without rows": refused(
+        "Every group must have validation rows, but 'x' has none", "remove the unused category",
+        sensitive_features_val=pd.Categorical(sex_val, categories=["f", "m", "x"]),
+    ),
+    "one row of a group": refused(
+        "Every group needs at least two validation rows; found 1 of 'x'",
+        "Add validation rows, merge groups (cut a continuous attribute into ranges), or choose",
+        sensitive_features_val=put(sex_val.astype("U9"), 100, "x"),
+    ),
+    "a continuous attribute": refused(
+        "and 474 more like these", "cut a continuous attribute into ranges",
+        sensitive_features_val=X_val[:, 0],
+    ),
+    "three dimensions": refused(
+        "an array of 3 dimensions", sensitive_features_val=np.zeros((480, 1, 1))
+    ),
+    "columns of unlike lengths": refused(
+        "is not a table", sensitive_features_val={"a": [1, 2], "b": [1]}
+    ),
+}  # fmt: skip
+GROUPS |= {
+    f"{missing!r}": refused(
+        "`sensitive_features_val` has 1 missing", "row 12",
+        sensitive_features_val=put(sex_val, 12, missing, object),
+    )
+    for missing in (None, float("nan"), pd.NA)
+}  # fmt: skip
+GROUPS |= {
+    f"{constraint} without label {label}": refused(
+        "at least two validation rows of each label that the constraint looks at",
+        f"found 1 of 'f with label {WORDS[label]}'",
+        settings={"constraints": constraint},
+        y=WORDS[y], X_val=X_val[kept], y_val=WORDS[y_val[kept]],
+        sensitive_features_val=sex_val[kept],
+    )
+    for constraint, label in (("equal_opportunity", 1), ("equalized_odds", 0))
+    for kept in [one_left("f", label)]
+}  # fmt: skip
+
+MODELS = {
+    f"{type(model).__name__}": refused(
+        f"No family of models recognises {type(model).__name__!r}", "supported are",
+        "torch.nn.Module, LogisticRegression", "fairij.models.Editable",
+        settings={"estimator": model},
+    )
+    for model in (KNeighborsClassifier(), None, "model", mlp)
+}  # fmt: skip
+MODELS |= {
+    "frozen": refused(
+        "`parameters`='trainable' leaves no parameter to edit",
+        "set requires_grad on some, or pass parameters='all'",
+        settings={"make": lambda: copy.deepcopy(fitted()).requires_grad_(False)},
+    ),
+    "without parameters": refused(
+        "no floating-point parameters", "nothing to edit", settings={"estimator": nn.Tanh()}
+    ),
+    "a pattern that matches nothing": refused(
+        "`parameters` pattern 'head.*' matches no parameter",
+        "there are: 0.weight, 0.bias, 2.weight, 2.bias", settings={"parameters": "head.*"},
+    ),
+    "outputs of three dimensions": refused(
+        "one row of outputs per data point, (N,) or (N, C)", "got shape",
+        settings={"estimator": Cube(4, 2)},
+    ),
+    "parameters that are not finite": refused(
+        "outputs on `X` must be finite", "240 rows in all", settings={"make": broken_module}
+    ),
+    "one output for softmax": refused(
+        "softmax_cross_entropy needs at least two outputs", "(240,)",
+        "use loss='binary_cross_entropy'", settings={"loss": "softmax_cross_entropy"},
+    ),
+    "three outputs for a sigmoid": refused(
+        "binary_cross_entropy needs one logit per row", "(240, 3)",
+        "use loss='softmax_cross_entropy'", y=THREE.y, y_val=THREE.y_val,
+        settings={"make": lambda: fitted("three"), "loss": "binary_cross_entropy"},
+    ),
+    "a constraint of classification": refused(
+        "`constraints` must be defined for regression: one of ['mean_error', 'mean_prediction']",
+        "got 'demographic_parity'",
+        settings={"loss": "squared_error"}, y=REAL.y, y_val=REAL.y_val,
+    ),
+    "a constraint of regression": refused(
+        "must be defined for classification", "'equalized_odds'", "got 'mean_error'",
+        settings={"constraints": "mean_error"},
+    ),
+    "a constraint without a value": refused(
+        "The constraint 'logarithm' must have a finite value and gradient", "its value is nan",
+        "a root, logarithm or division that meets zero", settings={"constraints": logarithm},
+    ),
+    "a constraint without a slope": refused(
+        "finite value and gradient", "its value is 0.0", settings={"constraints": kink}
+    ),
+    "a constraint that is no scalar": refused(
+        "must return a scalar", "(480,)",
+        settings={"constraints": lambda outputs, y, groups: outputs},
+    ),
+}  # fmt: skip
+MODELS |= {
+    f"infinite outputs on {name}": refused(
+        f"The model's outputs on `{name}` must be finite: row 11 gives NaN or infinity",
+        "look for extreme features, or for parameters that became too large in training",
+        settings={"make": Fragile}, **{name: put(getattr(DATA, name), (11, 0), 100.0)},
+    )
+    for name in ("X", "X_val")
+}  # fmt: skip
+
+TABLE = {
+    f"{kind}: {name}": case
+    for kind, cases in {"features": FEATURES, "labels": LABELS, "rows": ROWS, "groups": GROUPS,
+                        "model": MODELS}.items()
+    for name, case in cases.items()
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_input_that_is_refused(case: str) -> None:
+    error = complaint(TABLE[case])
+    says(str(error), *TABLE[case].said)
+    assert str(error).endswith((".", ".)"))
+    assert len(str(error)) < (500 if case.startswith("groups") else 900)
+    names = [name for name in TABLE[case].changes if str(error).startswith(f"`{name}`")]
+    assert [error.parameter] == names or not names
+
+
+NUMBERS = ["high", None, [1.0], float("nan"), float("inf")]
+# a setting, bad values of it, what is required, and its option of the command line
+SETTINGS: list[tuple[str, list[Any], str, str]] = [
+    ("drop", ["both", None, 3], "must be one of ['fairness', 'loss_aware']", "--drop"),
+    ("validation", ["hold", None], "must be one of ['reuse', 'split', 'cross_fit']", "--reuse"),
+    ("curvature", ["fisher", None, []], f"must be one of {sorted(CURVATURES)}", "--curvature"),
+    ("constraints", ["parity", None, 3], f"must be one of {sorted(CONSTRAINTS)}", "--constraint"),
+    ("solver", ["lu", None, 3, Woodbury], f"must be one of {sorted(SOLVERS)}", "--solver"),
+    ("search", ["random", None, Grid], f"must be one of {sorted(SEARCHES)}", "--search"),
+    ("selection", ["best", None], "must be one of ['lowest_gap'] or LowestGap(slack=...), Acc",
+     "`selection`"),
+    ("loss", ["hinge", None, SquaredError], f"must be one of {sorted(LOSSES)}, 'auto' or a",
+     "--loss"),
+    ("temperature", [0, -1.0, *NUMBERS], "must be a number, above 0 and finite", "--temperature"),
+    ("weight_decay", [-1e-3, *NUMBERS], "must be a number, at least 0 and fin", "--weight-decay"),
+    ("confidence", [0, 1, 95, *NUMBERS], "must be a number, above 0 and below 1", "--confidence"),
+    ("damping", ["small", None, [], ["a"], {"a": 1}],
+     "must be a positive number, several of them, or 'auto'", "--damping"),
+    ("damping", [0, -1e-2, float("nan"), float("inf")], "must be positive and finite",
+     "--damping"),
+    ("damping", [[1e-2, -3.0]], "must be positive and finite", "--damping"),
+    ("random_state", [-1, 1.5, "a", True], "must be a whole number of at least", "--seed"),
+    ("batch_size", [0, -4, 2.5, "big", None], "must be a whole number of at least",
+     "--batch-size"),
+    ("memory_limit", [-1, 1.5, "all"], "must be a whole number of at least 0", "--memory-limit"),
+    ("verbose", ["yes", None, 3], "must be one of [True, False, 'auto']", "`verbose`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("setting", "values", "requirement", "option"),
+    SETTINGS,
+    ids=[f"{name}-{number}" for number, (name, *_) in enumerate(SETTINGS)],
+)
+def test_settings(setting: str, values: list[Any], requirement: str, option: str) -> None:
+    """Python names the parameter, the command line its option."""
+    for value in values:
+        error = complaint(refused(settings={setting: value}))
+        shown = value[-1] if value == [1e-2, -3.0] else value
+        says(str(error), f"`{setting}` {requirement}", "got", shown if setting == "damping" else "")
+        assert setting == "damping" or repr(value) in str(error)
+        assert error.parameter == setting
+        assert as_options(str(error), error.parameter).startswith(f"{option} {requirement[:20]}")
+        if isinstance(value, type):
+            says(str(error), f"which is a class: write {value.__name__}()")
 
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, "half", None, float("nan")])
 def test_validation_fraction(fraction: Any) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        fair(validation_fraction=fraction).fit(DATA.X, DATA.y, sensitive_features=DATA.sex)
-    says(str(caught.value), "`validation_fraction` must be a number, above 0 and below 1")
-    says(str(caught.value), f"got {fraction!r}")
-
-
-def test_nothing_left_to_train_on() -> None:
-    with pytest.raises(
-        InvalidInputError, match=r"`validation_fraction`=0.9 would split off all 4 rows; lower it"
-    ):
-        fair(validation_fraction=0.9).fit(
-            DATA.X[:4], np.array([0, 1, 0, 1]), sensitive_features=["a", "a", "b", "b"]
-        )
-
-
-# --- weights ----------------------------------------------------------------------------------
-
-
-def test_weights() -> None:
-    ones = np.ones(240)
-    says(
-        complaint(sample_weight=put(ones, 8, -0.5)),
-        "`sample_weight` must not be negative: row 8 holds -0.5",
-        "use 0 to leave a row out",
-    )
-    says(complaint(sample_weight=0 * ones), "`sample_weight` must not be all zero", "pass None")
-    says(complaint(sample_weight=put(ones, 8, np.nan)), "`sample_weight` must not", "row 8 is nan")
-    says(complaint(sample_weight=["heavy"] * 240), "`sample_weight` must be numbers", "heavy")
-
-
-# --- groups -----------------------------------------------------------------------------------
-
-
-def test_one_group_only() -> None:
-    says(
-        complaint(sensitive_features_val=["f"] * 480),
-        "A gap needs at least two groups on the validation rows, found only 'f'",
-        "add rows of another group",
-    )
-
-
-def test_a_category_without_rows() -> None:
-    groups = pd.Categorical(DATA.sex_val, categories=["f", "m", "x"])
-    says(
-        complaint(sensitive_features_val=groups),
-        "Every group must have validation rows, but 'x' has none",
-        "remove the unused category",
-    )
-
-
-def test_a_group_with_one_row() -> None:
-    groups = put(DATA.sex_val.astype("U9"), 100, "x")
-    says(
-        complaint(sensitive_features_val=groups),
-        "Every group needs at least two validation rows; found 1 of 'x'",
-        "Add validation rows, merge groups (cut a continuous attribute into ranges), or choose",
-    )
-
-
-def test_a_continuous_attribute_is_no_group() -> None:
-    message = complaint(sensitive_features_val=DATA.X_val[:, 0])
-    says(message, "and 474 more like these", "cut a continuous attribute into ranges")
-    assert len(message) < 500
-
-
-@pytest.mark.parametrize(("constraint", "label"), [("equal_opportunity", 1), ("equalized_odds", 0)])
-def test_a_group_without_rows_of_a_label(constraint: str, label: int) -> None:
-    kept = (DATA.sex_val != "f") | (DATA.y_val != label)
-    kept[np.flatnonzero(~kept)[0]] = True
-    words = np.array(["no", "yes"])
-    message = complaint(
-        {"constraints": constraint},
-        y=words[DATA.y],
-        X_val=DATA.X_val[kept],
-        y_val=words[DATA.y_val[kept]],
-        sensitive_features_val=DATA.sex_val[kept],
-    )
-    says(
-        message,
-        "at least two validation rows of each label that the constraint looks at",
-        f"found 1 of 'f with label {words[label]}'",
-    )
-
-
-def test_equal_opportunity_does_not_ask_for_negative_rows() -> None:
-    kept = (DATA.sex_val != "f") | (DATA.y_val != 0)
-    model = DATA.fit(
-        fair(constraints="equal_opportunity"),
-        X_val=DATA.X_val[kept],
-        y_val=DATA.y_val[kept],
-        sensitive_features_val=DATA.sex_val[kept],
-    )
-    assert np.isfinite(model.candidates_["gap"]).all()
-
-
-def test_few_rows_of_a_group_are_a_warning_at_the_users_line() -> None:
-    groups = put(DATA.sex_val.astype("U9"), slice(0, 7), "x")
-    with pytest.warns(SmallGroupWarning, match=r"Few validation rows: 7 of 'x'") as caught:
-        fair().fit(
-            DATA.X,
-            DATA.y,
-            X_val=DATA.X_val,
-            y_val=DATA.y_val,
-            sensitive_features_val=groups,
-        )
-    assert "fewer than 30 rows are very uncertain; see the intervals" in str(caught[0].message)
-    assert caught[0].filename == __file__
-
-
-@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
-def test_missing_groups(missing: Any) -> None:
-    groups = put(DATA.sex_val.astype(object), 12, missing)
-    says(
-        complaint(sensitive_features_val=groups), "`sensitive_features_val` has 1 missing", "row 12"
-    )
-
-
-def test_a_group_of_two_survives_a_split() -> None:
-    # one row of each label: both could have gone to one half
-    lonely = [np.flatnonzero((DATA.sex_val == "f") & (DATA.y_val == label))[0] for label in (0, 1)]
-    groups = put(DATA.sex_val.astype("U9"), lonely, "x")
-    for validation in ("split", "cross_fit"):
-        with pytest.warns(SmallGroupWarning):
-            model = DATA.fit(fair(validation=validation), sensitive_features_val=groups)
-        assert np.isfinite(model.diagnostics_["surrogate_before"])
-        assert (model.before_.by_group["count"] > 0).all()
-
-
-# --- the model --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("model", [KNeighborsClassifier(), None, "model", mlp])
-def test_a_model_of_no_known_family(model: Any) -> None:
-    says(
-        complaint({"estimator": model}),
-        f"No family of models recognises {type(model).__name__!r}",
-        "supported are",
-        "torch.nn.Module, LogisticRegression",
-        "fairij.models.Editable",
-    )
-
-
-def test_no_editable_parameters() -> None:
-    frozen = copy.deepcopy(fitted()).requires_grad_(False)
-    says(
-        complaint({"estimator": frozen}),
-        "`parameters`='trainable' leaves no parameter to edit",
-        "set requires_grad on some, or pass parameters='all'",
-    )
-    says(complaint({"estimator": nn.Tanh()}), "no floating-point parameters", "nothing to edit")
-    says(
-        complaint({"parameters": "head.*"}),
-        "`parameters` pattern 'head.*' matches no parameter",
-        "there are: 0.weight, 0.bias, 2.weight, 2.bias",
-    )
-
-
-def test_features_that_the_model_does_not_take() -> None:
-    says(
-        complaint(X=DATA.X[:, :3], X_val=DATA.X_val[:, :3]),
-        "The model must take `X` as it is given, but it says: mat1 and mat2 shapes",
-        "Give the features that it was trained on",
-    )
-    says(complaint(X={"rows": DATA.X}, X_val={"rows": DATA.X_val}), "keyword argument 'rows'")
-
-
-def test_outputs_of_a_strange_shape() -> None:
-    class Cube(nn.Linear):
-        def forward(self, X: Tensor) -> Tensor:
-            return super().forward(X)[:, None]
-
-    says(
-        complaint({"estimator": Cube(4, 2)}),
-        "one row of outputs per data point, (N,) or (N, C)",
-        "got shape",
-    )
-
-
-@pytest.mark.parametrize("argument", ["X", "X_val"])
-def test_outputs_that_are_not_finite(argument: str) -> None:
-    class Fragile(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = copy.deepcopy(fitted())
-
-        def forward(self, X: Tensor) -> Tensor:
-            return self.body(X) + torch.where(X[:, :1] > 50, torch.inf, 0.0)
-
-    X = put(getattr(DATA, argument), (11, 0), 100.0)
-    says(
-        complaint({"estimator": Fragile()}, **{argument: X}),
-        f"The model's outputs on `{argument}` must be finite: row 11 gives NaN or infinity",
-        "look for extreme features, or parameters that training has blown up",
-    )
-
-
-def test_parameters_that_are_not_finite() -> None:
-    broken = copy.deepcopy(fitted())
-    with torch.no_grad():
-        broken[2].bias[:] = torch.nan
-    says(complaint({"estimator": broken}), "outputs on `X` must be finite", "240 rows in all")
-
-
-def test_a_loss_that_does_not_fit_the_outputs() -> None:
-    says(
-        complaint({"loss": "softmax_cross_entropy"}),
-        "softmax_cross_entropy needs at least two outputs",
-        "(240,)",
-        "use loss='binary_cross_entropy'",
-    )
-    three = problem("three")
-    says(
-        complaint(
-            {"estimator": fitted("three"), "loss": "binary_cross_entropy"},
-            y=three.y,
-            y_val=three.y_val,
-        ),
-        "binary_cross_entropy needs one logit per row",
-        "(240, 3)",
-        "use loss='softmax_cross_entropy'",
-    )
-
-
-def test_a_constraint_that_does_not_fit_the_task() -> None:
-    real = problem("real")
-    says(
-        complaint({"loss": "squared_error"}, y=real.y, y_val=real.y_val),
-        "`constraints` must be defined for regression: one of ['mean_error', 'mean_prediction']",
-        "got 'demographic_parity'",
-    )
-    says(
-        complaint({"constraints": "mean_error"}),
-        "must be defined for classification",
-        "'equalized_odds'",
-        "got 'mean_error'",
-    )
-
-
-def test_a_constraint_without_a_finite_value() -> None:
-    def broken(outputs: Tensor, y: Tensor, groups: Tensor) -> Tensor:
-        return torch.log(outputs - outputs.max()).sum()
-
-    says(
-        complaint({"constraints": broken}),
-        "The constraint 'broken' must have a finite value and gradient",
-        "its value is nan",
-        "a root, logarithm or division that meets zero",
-    )
-
-    def kink(outputs: Tensor, y: Tensor, groups: Tensor) -> Tensor:
-        return (outputs - outputs).sum().sqrt()  # 0, with an infinite slope
-
-    says(complaint({"constraints": kink}), "finite value and gradient", "its value is 0.0")
-
-
-def test_a_constraint_that_is_no_scalar() -> None:
-    says(
-        complaint({"constraints": lambda outputs, y, groups: outputs}),
-        "must return a scalar",
-        "(480,)",
-    )
-
-
-# --- settings ---------------------------------------------------------------------------------
-
-NUMBERS = ["high", None, [1.0], float("nan"), float("inf")]
-
-
-@pytest.mark.parametrize(
-    ("setting", "values", "requirement"),
-    [
-        ("drop", ["both", None, 3], "`drop` must be one of ['fairness', 'loss_aware']"),
-        (
-            "validation",
-            ["hold", None],
-            "`validation` must be one of ['reuse', 'split', 'cross_fit']",
-        ),
-        ("curvature", ["fisher", None, []], f"`curvature` must be one of {sorted(CURVATURES)}"),
-        ("constraints", ["parity", None, 3], f"`constraints` must be one of {sorted(CONSTRAINTS)}"),
-        ("solver", ["lu", None, 3, Woodbury], f"`solver` must be one of {sorted(SOLVERS)}"),
-        ("search", ["random", None, Grid], f"`search` must be one of {sorted(SEARCHES)}"),
-        (
-            "selection",
-            ["best", None],
-            "`selection` must be one of ['lowest_gap'], LowestGap(slack=...), AccuracyBudget(",
-        ),
-        (
-            "loss",
-            ["hinge", None, SquaredError],
-            f"`loss` must be one of {sorted(LOSSES)}, 'auto' or a",
-        ),
-        ("temperature", [0, -1.0, *NUMBERS], "`temperature` must be a number, above 0 and finite"),
-        ("weight_decay", [-1e-3, *NUMBERS], "`weight_decay` must be a number, at least 0 and fin"),
-        ("confidence", [0, 1, 95, *NUMBERS], "`confidence` must be a number, above 0 and below 1"),
-        (
-            "damping",
-            ["small", None, [], ["a"], {"a": 1}],
-            "`damping` must be a positive number, several of them, or 'auto'",
-        ),
-        (
-            "damping",
-            [0, -1e-2, float("nan"), float("inf")],
-            "`damping` must be positive and finite",
-        ),
-        ("random_state", [-1, 1.5, "a", True], "`random_state` must be a whole number of at least"),
-        ("batch_size", [0, -4, 2.5, "big", None], "`batch_size` must be a whole number of at leas"),
-        ("memory_limit", [-1, 1.5, "all"], "`memory_limit` must be a whole number of at least 0"),
-        ("verbose", ["yes", None, 3], "`verbose` must be one of [True, False, 'auto']"),
-    ],
-)
-def test_settings(setting: str, values: list[Any], requirement: str) -> None:
-    for value in values:
-        message = complaint({setting: value})
-        says(message, requirement, "got", value if setting == "damping" else repr(value))
-
-
-def test_one_bad_damping_among_good_ones() -> None:
-    says(complaint({"damping": [1e-2, -3.0]}), "`damping` must be positive and finite", "got -3.0")
-
-
-def test_a_class_instead_of_an_object() -> None:
-    says(complaint({"solver": Woodbury}), "which is a class: write Woodbury()")
+    case = refused(settings={"validation_fraction": fraction}, sensitive_features=DATA.sex)
+    error = complaint(Refused((), NO_VALIDATION | case.changes, case.settings))
+    says(str(error), "`validation_fraction` must be a number, above 0 and below 1")
+    says(str(error), f"got {fraction!r}")
 
 
 def test_bad_settings_are_found_before_the_work() -> None:
@@ -686,8 +631,60 @@ def test_bad_settings_are_found_before_the_work() -> None:
         def forward(self, X: Tensor) -> Tensor:
             pytest.fail("the model was run although a setting is bad")
 
-    for settings in ({"confidence": 2}, {"damping": -1}, {"search": "x"}, {"constraints": "x"}):
-        complaint(settings | {"estimator": Untouchable(4, 1)})
+    for asked in ({"confidence": 2}, {"damping": -1}, {"search": "x"}, {"constraints": "x"}):
+        complaint(refused(settings=asked | {"estimator": Untouchable(4, 1)}))
+
+
+def test_other_rows_in_prediction() -> None:
+    model = DATA.fit(fair(), X=frame(), X_val=frame(values=X_val))
+    rows = {
+        r"`X` must have as many columns.*expected 4, got 2": X[:, :2],
+        r"`X` must have the columns.*got 'debt'; reorder": frame()[
+            ["debt", "hours", "income", "age"]
+        ],
+        "`X` must be finite: row 0, column 'age' holds nan": frame(values=put(X, (0, 0), np.nan)),
+        "`X` must not be empty: there are 0 rows": X[:0],
+    }
+    for said, wrong in rows.items():
+        with pytest.raises(InvalidInputError, match=said):
+            model.predict_proba(wrong)
+    model.predict(X)  # without names there is nothing to compare
+    for wrong in ([False], X[:, 0], X[:2, :, None]):
+        with pytest.raises(InvalidInputError, match=r"The model must take `X`|as many columns"):
+            plain().predict(wrong)
+
+
+# --- few rows ---------------------------------------------------------------------------------
+
+
+def test_equal_opportunity_does_not_ask_for_negative_rows() -> None:
+    kept = (sex_val != "f") | (y_val != 0)
+    model = DATA.fit(
+        fair(constraints="equal_opportunity"),
+        X_val=X_val[kept],
+        y_val=y_val[kept],
+        sensitive_features_val=sex_val[kept],
+    )
+    assert np.isfinite(model.candidates_["gap"]).all()
+
+
+def test_few_rows_of_a_group_are_a_warning_at_the_users_line() -> None:
+    groups = put(sex_val.astype("U9"), slice(0, 7), "x")
+    with pytest.warns(SmallGroupWarning, match=r"Few validation rows: 7 of 'x'") as caught:
+        fair().fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=groups)
+    assert "fewer than 30 rows are very uncertain; see the intervals" in str(caught[0].message)
+    assert caught[0].filename == __file__
+
+
+def test_a_group_of_two_survives_a_split() -> None:
+    # one row of each label: both could have gone to one half
+    lonely = [np.flatnonzero((sex_val == "f") & (y_val == label))[0] for label in (0, 1)]
+    groups = put(sex_val.astype("U9"), lonely, "x")
+    for validation in ("split", "cross_fit"):
+        with pytest.warns(SmallGroupWarning):
+            model = DATA.fit(fair(validation=validation), sensitive_features_val=groups)
+        assert np.isfinite(model.diagnostics_["surrogate_before"])
+        assert (model.before_.by_group["count"] > 0).all()
 
 
 # --- a model that is not at a minimum ---------------------------------------------------------
@@ -716,7 +713,7 @@ def test_a_model_far_from_its_minimum() -> None:
         f"gradient norm {norm:.2e}",
         f"now {model.diagnostics_['surrogate_before']:.4f}, by about",
         f"{model.diagnostics_['drift']:+.4f}",
-        "train the model further",
+        "training the model further would make it a better one",
     )
     assert caught[0].filename == __file__
     assert len(caught) == 1
@@ -832,6 +829,130 @@ def test_a_failed_fit_leaves_the_last_one_whole() -> None:
     np.testing.assert_array_equal(model.predict(DATA.X), expected)
 
 
-def test_the_problem_itself_is_sound() -> None:
-    assert isinstance(DATA, Problem)
-    DATA.fit(fair())  # so that every error above is by its one change
+# --- anything at all ---------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
+def test_features_that_say_nothing() -> None:
+    constant = X.copy()
+    constant[:, 3] = 7.0
+    model = DATA.fit(fair(), X=constant, X_val=put(X_val, (slice(None), 3), 7.0))
+    assert np.isfinite(model.influence_).all()
+
+
+def test_extreme_scales_are_answered_or_refused() -> None:
+    for factor in (1e-30, 1e-6, 1e6, 1e30):
+        scaled = (X.astype(np.float64) * factor).astype(np.float32)
+        check(lambda scaled=scaled: DATA.fit(fair(), X=scaled))
+
+
+def check(call: Callable[[], Any]) -> None:
+    """The call gives an answer, or an error or warning that is fairij's own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FairIJWarning)
+        try:
+            call()
+        except FairIJError as error:
+            assert len(str(error)) > 20  # noqa: PT017
+
+
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.integers(10**20, 10**21),
+    st.floats(),
+    st.text(max_size=3),
+    st.decimals(allow_nan=True),
+    st.dates(),
+    st.binary(max_size=3),
+)
+columns = st.one_of(
+    st.lists(values, max_size=12),
+    st.lists(st.integers(0, 1), min_size=12, max_size=12),
+    st.lists(st.sampled_from(["f", "m", "é", ""]), min_size=12, max_size=12),
+    st.lists(st.floats(0, 1), min_size=12, max_size=12),
+    values,
+)
+some_rows = st.one_of(
+    st.just(X[:12]),
+    st.lists(st.lists(st.floats(width=32), min_size=4, max_size=4), min_size=12, max_size=12),
+    st.lists(st.lists(values, min_size=4, max_size=4), min_size=12, max_size=12),
+    st.lists(values, max_size=12),
+    values,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.tuples(some_rows, columns, some_rows, columns, columns, st.one_of(st.none(), columns)))
+def test_no_unexpected_kind_of_error_in_fit(data: tuple[Any, ...]) -> None:
+    train, labels, validation, labels_val, groups, weights = data
+    check(
+        lambda: fair().fit(
+            train,
+            labels,
+            X_val=validation,
+            y_val=labels_val,
+            sensitive_features_val=groups,
+            sample_weight=weights,
+        )
+    )
+
+
+settings_of = st.fixed_dictionaries(
+    {},
+    optional={
+        name: st.one_of(values, st.lists(values, max_size=2))
+        for name in (
+            "constraints",
+            "solver",
+            "damping",
+            "curvature",
+            "search",
+            "selection",
+            "drop",
+            "validation",
+            "temperature",
+            "loss",
+            "weight_decay",
+            "parameters",
+            "batch_size",
+            "memory_limit",
+            "confidence",
+            "random_state",
+            "holdout_fraction",
+        )
+    },
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(settings_of)
+def test_no_unexpected_kind_of_error_in_settings(asked: dict[str, Any]) -> None:
+    check(lambda: DATA.fit(fair(fitted(), **asked)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(columns, columns, columns, st.one_of(st.none(), columns))
+def test_no_unexpected_kind_of_error_in_an_audit(
+    truth: Any, predicted: Any, groups: Any, weights: Any
+) -> None:
+    check(
+        lambda: audit(
+            truth, predicted, sensitive_features=groups, sample_weight=weights, n_resamples=5
+        )
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(some_rows)
+def test_no_unexpected_kind_of_error_in_prediction(rows: Any) -> None:
+    check(lambda: plain().predict(rows))
+    check(lambda: plain().predict_proba(rows))
+
+
+def test_prediction_on_rows_of_another_shape() -> None:
+    for rows in ([False], X[:, 0], X[:2, :, None]):
+        with pytest.raises(InvalidInputError, match=r"The model must take `X`|as many columns"):
+            plain().predict(rows)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fairij import fairness
+from fairij.errors import InvalidInputError
 from fairij.fairness import CONSTRAINTS, GAPS, Gap
 from fairij.fairness.gaps import markdown
-from fairij.fairness.rates import FALSE_NEGATIVE_RATE, FALSE_POSITIVE_RATE
+from fairij.fairness.rates import FALSE_NEGATIVE_RATE, FALSE_POSITIVE_RATE, MEAN_ERROR
 
 
 @pytest.mark.parametrize("gap", GAPS.values(), ids=lambda gap: gap.name)
@@ -58,6 +60,19 @@ def test_a_gap_that_is_not_in_the_table_has_its_own_name() -> None:
     assert pickle.loads(pickle.dumps(own)) == own
     with pytest.raises(AttributeError, match="no attribute 'errors_sum'"):
         _ = fairness.errors_sum
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rates": ()}, r"`rates` of the gap 'mine' must be .*; got \[\]"),
+        ({"rates": (FALSE_NEGATIVE_RATE, MEAN_ERROR)}, r"not both; got .*, 'mean_error'\]"),
+        ({"rates": (FALSE_NEGATIVE_RATE,), "balanced": True}, "must be 'sum'.* got 'worst_case'"),
+    ],
+)
+def test_a_gap_that_makes_no_sense_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        Gap("mine", **settings)
 
 
 def test_names_of_constraints_are_known_without_heavy_libraries() -> None:

@@ -59,6 +59,18 @@ class Gap:
     balanced: bool = False
     audited: bool = False
 
+    def __post_init__(self) -> None:
+        if len({rate.is_classification for rate in self.rates}) != 1:
+            raise InvalidInputError(
+                f"`rates` of the gap {self.name!r} must be rates of classification or means of "
+                f"regression, and not both; got {[rate.name for rate in self.rates]}."
+            )
+        if self.balanced and self.fold != "sum":
+            raise InvalidInputError(
+                f"`fold` of the gap {self.name!r} must be 'sum', as it is balanced; got "
+                f"{self.fold!r}."
+            )
+
     @property
     def is_classification(self) -> bool:
         return self.rates[0].is_classification

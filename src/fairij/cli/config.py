@@ -1,4 +1,4 @@
-"""Settings from TOML, and back: what a run was asked can be written down and asked again."""
+"""Settings from TOML files and back, so that a run can be repeated."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ LONGEST_NAME = 255  # bytes of a file's name, on every system
 
 
 def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
-    """Take a TOML file's values as the defaults of this command's options.
+    """Take the values of a TOML file as the defaults of this command's options.
 
-    Keys are the options' names; keys of other commands' options are passed over, so that one file
-    can serve several commands. Relative paths start at the file's folder.
+    Keys are names of options. Options of other commands are ignored, so that one file can serve
+    several commands. Relative paths start at the folder of the file.
     """
     if path is None:
         return None
@@ -50,7 +50,7 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a file, whose hashes of other files are text if it has any."""
+    """The content of a TOML file; its table of hashes is checked."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -64,7 +64,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value of TOML is of this type; a path is text, and whole numbers are numbers."""
+    """Whether a TOML value is of this type. A path is text; whole numbers are also floats."""
     inside = get_args(kind)
     if get_origin(kind) is list:
         return isinstance(value, list) and all(fits(item, inside[0]) for item in value)
@@ -96,7 +96,7 @@ def _check_keys(
     for key in values:
         if key in NEVER_FROM_FILE:
             raise typer.BadParameter(
-                f"{path} sets {key!r}, which is taken from the command line only: say "
+                f"{path} sets {key!r}, which is taken from the command line only: give "
                 f"--{key.replace('_', '-')} there."
             )
         if key not in known:
@@ -129,7 +129,7 @@ def _value(key: str, value: Any, path: Path, *, repeats: bool) -> Any:
 
 
 def as_asked(named: Mapping[str, Any], *groups: Any) -> dict[str, Any]:
-    """All that was asked, with whole paths, but for what must be said anew each time."""
+    """All options with absolute paths, but without those that are never taken from a file."""
     values = dict(named)
     for group in groups:
         values |= dataclasses.asdict(group)
@@ -143,7 +143,7 @@ def as_asked(named: Mapping[str, Any], *groups: Any) -> dict[str, Any]:
 def settings_toml(
     command: str, settings: Mapping[str, Any], files: Mapping[str, Path | None]
 ) -> str:
-    """Settings as TOML, without those left at None, and the hash of each file that was read."""
+    """Settings as TOML, without those that are None, and the hashes of the files."""
     lines = [f"# Repeat this run: fairij {command} --config THIS_FILE --out NEW"]
     lines += [f"{key} = {_toml(value)}" for key, value in settings.items() if value is not None]
     lines += ["", f"[{HASHES}]"]
@@ -152,7 +152,7 @@ def settings_toml(
 
 
 def note_changed(config: Path | None, files: Mapping[str, Path | None]) -> None:
-    """Warn of files that are no longer those that the settings file was written for."""
+    """Warn of files that have changed since the settings file was written."""
     if config is None:
         return
     for name in changed_files(read_toml(config), files):
@@ -165,14 +165,14 @@ def note_changed(config: Path | None, files: Mapping[str, Path | None]) -> None:
 
 
 def changed_files(settings: Mapping[str, Any], files: Mapping[str, Path | None]) -> list[str]:
-    """Which of these files, where they are there, are not those the settings were written for."""
+    """Names of the files that exist and have changed since the settings were written."""
     recorded = settings.get(HASHES, {})
     there = {name: path for name, path in files.items() if path and path.exists()}
     return [n for n, path in there.items() if n in recorded and recorded[n] != file_hash(path)]
 
 
 def file_hash(path: Path) -> str:
-    """The SHA-256 of a file, or of all files of a folder with their names."""
+    """SHA-256 of a file, or of all names and files of a folder."""
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_file():
@@ -191,5 +191,5 @@ def _toml(value: Any) -> str:
         return repr(value)
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_toml, value))}]"
-    # a JSON string is a TOML string, but for the one character that only TOML escapes
+    # JSON strings are TOML strings, except for one character that TOML must escape
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007F")

@@ -29,7 +29,7 @@ QUICK = Grid(k=(1,), scales=(1.0,))  # scores need no search
 
 @dataclass(frozen=True)
 class Fitted:
-    """The mitigator with the rows that it was given."""
+    """A fitted mitigator and its rows."""
 
     mitigator: FairIJ
     train: Part
@@ -45,7 +45,7 @@ def fit(
     scores_only: bool = False,
     checkpoint: Path | None = None,
 ) -> Fitted:
-    start()  # under torchrun the training rows are shared out, and the first process writes
+    start()  # under torchrun, processes share the training rows and the first one writes
     mitigator = make_mitigator(file.model, edit).set_params(checkpoint=checkpoint)
     if scores_only:
         mitigator.set_params(search=QUICK)
@@ -53,7 +53,7 @@ def fit(
     X, y, weight, groups = shared_out(train.X, train.y, train.weight, train.groups)
     if tables.validation is None:
         warnings.warn(
-            "No --validation was given, so a share of the training rows stands in for it. The "
+            "No --validation was given, so some of the training rows are used instead. The "
             "model was trained on them: it does better there than elsewhere, and gaps there "
             "mislead. Rows that it was not trained on are better.",
             FairIJWarning,
@@ -98,7 +98,7 @@ def _by_the_first(fitted: Fitted) -> Fitted:
 
 
 def _name_classes(mitigator: FairIJ, train: Part) -> None:
-    """Let the result speak of labels as the table does, where they were given to it as 0 and 1."""
+    """Name the classes as the table does, if they were given as 0 and 1."""
     mitigator.classes_ = train.named(mitigator.classes_)
     label = positive_label(mitigator.classes_)
     for name in ("before_", "after_", "holdout_before_", "holdout_after_"):

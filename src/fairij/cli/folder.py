@@ -19,7 +19,7 @@ from fairij.cli.fitting import scores_frame
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
 from fairij.fairness.optimism import HonestGap
-from fairij.method.search import get_search
+from fairij.method.settings import get_search
 from fairij.mitigator import FairIJ
 from fairij.models.losses import get_loss
 from fairij.storage.edits import Edit
@@ -79,8 +79,8 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         if summary.get(SEAL) != _seal(folder, summary):
             raise ValueError(
-                f"the hash in {SUMMARY} must be that of {EDIT}, {CANDIDATES}, {INFLUENCE} and its "
-                "own figures, but is another, or none as in folders of an earlier version"
+                f"the hash in {SUMMARY} must fit {EDIT}, {CANDIDATES}, {INFLUENCE} and its own "
+                "figures, but it is another one, or missing as in folders of an earlier version"
             )
         candidates = _exactly(folder / CANDIDATES)
         scores = _exactly(folder / INFLUENCE)
@@ -94,8 +94,8 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
         on_loss = scores["loss_influence"].to_numpy() if "loss_influence" in scores else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidInputError(
-            f"{folder} must be a folder as `fairij mitigate` writes it, with {SUMMARY} and all "
-            f"else whole and unchanged: {error}. Run `fairij mitigate` again."
+            f"{folder} must be a folder as `fairij mitigate` writes it, with {SUMMARY}, complete "
+            f"and unchanged: {error}. Run `fairij mitigate` again."
         ) from None
     fitted = unfitted
     fitted.edit_ = Edit.load(folder / EDIT)

@@ -19,7 +19,7 @@ Words = tuple[str, str] | None
 def read_labels(
     label: pd.Series[Any], positive: str | None, file: ModelFile, path: Path
 ) -> tuple[NDArray[Any], Words]:
-    """``positive`` is the label that counts as 1, where the user says it."""
+    """The labels, and the words for 0 and 1. ``positive`` is the label that counts as 1."""
     is_numeric = label.dtype.kind in "iufb"
     if positive is None and is_numeric:
         return np.asarray(label), None
@@ -51,7 +51,7 @@ def read_labels(
 
 
 def _known(file: ModelFile) -> list[str] | None:
-    """The labels by the model's own names, in the order of its outputs."""
+    """The model's names of the labels, in the order of its outputs."""
     if file.labels:
         return sorted(file.labels, key=lambda name: file.labels[name])
     classes = adapt(file.model).classes

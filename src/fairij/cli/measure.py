@@ -25,7 +25,7 @@ from fairij.models.labels import encode_labels
 
 
 def measured(model: Any, part: Part, how: MeasureOptions) -> Audit:
-    """Metrics with intervals, and rates by group; as `FairIJ` measures before and after."""
+    """Metrics with intervals and rates by group, measured as `FairIJ` does."""
     with model_speaks():
         editable = adapt(model)
         z = editable.outputs(part.X)
@@ -39,7 +39,7 @@ def measured(model: Any, part: Part, how: MeasureOptions) -> Audit:
         if part.weight is not None:
             raise InvalidInputError("Weights are for classification; leave --weights out.")
         return audit_regression(truth, predicted, sensitive_features=part.groups, **settings)
-    if len(labels.classes) > 2:  # of two, 1 is the positive one whatever its name
+    if len(labels.classes) > 2:  # of two classes, 1 is the positive one
         predicted, truth = labels.classes[predicted], labels.classes[truth.astype(int)]
     found = audit(
         truth, predicted, sensitive_features=part.groups, sample_weight=part.weight, **settings
@@ -48,7 +48,7 @@ def measured(model: Any, part: Part, how: MeasureOptions) -> Audit:
 
 
 def _check_rows(part: Part, *, one_output: bool) -> None:
-    """Raise where one label alone does not say what it stands for; note groups of few rows."""
+    """Raise if a label is missing from the table; warn of small groups."""
     if one_output and len(np.unique(part.y)) == 1:
         raise InvalidInputError(
             f"The table must have rows of both labels, but all of them have {part.label[0]!s}: "
@@ -68,12 +68,12 @@ def _check_rows(part: Part, *, one_output: bool) -> None:
 
 @contextmanager
 def model_speaks() -> Iterator[None]:
-    """Let a library's complaint about the rows become one clear error."""
+    """Turn any error of the model's library into one clear error."""
     try:
         yield
     except (FairIJError, OSError, MemoryError):
         raise
-    except Exception as error:  # every library has its own kinds of error
+    except Exception as error:  # libraries raise errors of any kind
         if _raised_here(error):
             raise
         text = " ".join(str(error).split())[:400].rstrip(".")
@@ -84,6 +84,6 @@ def model_speaks() -> Iterator[None]:
 
 
 def _raised_here(error: Exception) -> bool:
-    """Whether the error comes from this package's own code, and so is a fault of it."""
+    """Whether the error comes from the code of this package, so is a bug."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return Path(fairij.__file__).parent in Path(last.filename).parents

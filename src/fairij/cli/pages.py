@@ -1,4 +1,4 @@
-"""The report page of a result with its tables."""
+"""The report page of a result and its tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write_page(
     title: str,
     overwrite: bool,
 ) -> None:
-    """The columns of the training rows; of texts only the lengths, unless they are asked for."""
+    """Write the page. Of texts it shows only the lengths, unless ``show_text``."""
     from fairij.report import write_report  # the charting library takes a moment to load
 
     rows = {}

@@ -1,4 +1,4 @@
-"""From a table file to what a model and a fairness question need: rows, labels, groups, weights."""
+"""The rows of a table file: features, labels, groups and weights."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from fairij.storage.tables import require_columns
 
 @dataclass(frozen=True)
 class Part:
-    """One table, its columns told apart."""
+    """The columns of one table, by their roles."""
 
     features: Any  # a frame, or a source of one
     X: Any  # the features as the model takes them
     y: NDArray[Any]
     label: NDArray[Any]  # as the table has it
-    names: Words  # what 0 and 1 in ``y`` stand for, where the table has words
+    names: Words  # what 0 and 1 in ``y`` stand for, if the labels are words
     groups: pd.DataFrame | None
     weight: NDArray[np.float64] | None
     is_text: bool = False  # the one feature
@@ -43,12 +43,12 @@ class Part:
         return list(self.features.columns)
 
     def named(self, classes: NDArray[Any]) -> NDArray[Any]:
-        """The classes of a model that was given ``y``, by the table's words for them."""
+        """The classes of a model by the table's words for them."""
         return classes if self.names is None or len(classes) != 2 else np.asarray(self.names)
 
 
 def features_said(part: Part, columns: ColumnOptions) -> str:
-    """How many features there are, and whether the sensitive columns are among them."""
+    """The number of features, and whether the sensitive columns are among them."""
     names = part.feature_names
     inside = [name for name in columns.sensitive if name in names]
     outside = [name for name in columns.sensitive if name not in names]
@@ -67,7 +67,7 @@ def read_part(
     with_weights: bool = True,
     stream: bool = False,
 ) -> Part:
-    """Read a table for this model; groups are left out where they are neither needed nor there."""
+    """Read a table for this model. Groups are optional without ``with_groups``."""
     if stream and file.takes_text:
         raise InvalidInputError(
             "--stream is for models that take columns, and this one reads text."
@@ -128,7 +128,7 @@ def _feature_names(
 def _as_the_model_has_them(
     found: Sequence[str], asked: list[str], known: tuple[str, ...], path: Path
 ) -> list[str]:
-    """The model's own columns in its order; LightGBM writes spaces in names as underlines."""
+    """The model's columns in its order. LightGBM turns spaces in names into underscores."""
     spaced = {"_".join(str(name).split(" ")): str(name) for name in found}
     names = [name if name in found else spaced.get(name, name) for name in known]
     if asked and set(asked) != set(names):
@@ -154,7 +154,7 @@ def _groups(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 
 def check_two_groups(part: Part, path: Path) -> Part:
-    """Raise where all rows to be measured are of one group: its gap to itself says nothing."""
+    """Raise if there is only one group: there is no gap to measure."""
     names = encode_groups(part.groups).names
     if len(names) < 2:
         raise InvalidInputError(
@@ -165,7 +165,7 @@ def check_two_groups(part: Part, path: Path) -> Part:
 
 
 def check_every_group(train: Part, validation: Part) -> None:
-    """Raise if a group of the training table has no validation rows: its gap would be unknown."""
+    """Raise if a group of the training table has no validation rows."""
     if train.groups is None or validation.groups is None:
         return
     for name in train.groups.columns:

@@ -1,4 +1,4 @@
-"""Tables as a command reads them: whole or, where the rows are too many for memory, in chunks."""
+"""Tables read whole, or in chunks if the rows do not fit in memory."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Whole:
     def features(
         self, names: Sequence[str], prepare: Callable[[pd.DataFrame], Any]
     ) -> tuple[pd.DataFrame, Any]:
-        """The columns as they are, and as the model takes them."""
+        """The columns, and the columns as the model takes them."""
         frame = self.read(names)
         return frame, prepare(frame)
 
 
 @dataclass(frozen=True)
 class Streamed:
-    """A file of which only the columns that are not features are ever held whole."""
+    """A file whose features are read in chunks; other columns are read whole."""
 
     data: Any  # a `pyarrow.dataset.Dataset`
     columns: list[str]
@@ -59,7 +59,7 @@ class Streamed:
 
 
 class PreparedSource(Source):
-    """Rows of a source as a model takes them, prepared chunk by chunk."""
+    """Rows of a source, prepared for the model chunk by chunk."""
 
     def __init__(self, source: Source, prepare: Callable[[pd.DataFrame], Any]) -> None:
         self._source, self._prepare = source, prepare

@@ -21,7 +21,7 @@ def made() -> dict[str, Any]:
 
 
 def test_each_extension_is_under_thirty_lines() -> None:
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 9
     lines = [sum(bool(line.strip()) for line in block.text.splitlines()) for block in BLOCKS]
     assert max(lines) < 30
 
@@ -29,7 +29,7 @@ def test_each_extension_is_under_thirty_lines() -> None:
 def test_the_metric_is_made_small(made: dict[str, Any]) -> None:
     assert made["before"] > 0.05
     assert made["after"] < 0.3 * made["before"]
-    assert made["fair"].edit_.settings["constraint"] == "gap_near_the_line"
+    assert made["fair"].edit_.settings["constraint"] == "gap_of_better_offers"
 
 
 def test_the_family_is_edited_as_what_it_is(made: dict[str, Any]) -> None:
@@ -49,3 +49,12 @@ def test_the_solver_agrees_with_our_own(made: dict[str, Any]) -> None:
     np.testing.assert_allclose(theirs.influence_, ours.influence_, rtol=0.02, atol=1e-7)
     assert theirs.diagnostics_["solver"] == "minres"
     assert theirs.diagnostics_["influence_residual"] < 1e-2
+
+
+def test_the_search_and_the_rule_do_what_they_say(made: dict[str, Any]) -> None:
+    name = "demographic_parity_difference"
+    straight, cheap = made["straight"], made["cheap"]
+    assert straight.diagnostics_["search"] == "straight"
+    assert straight.after_[name] < 0.3 * straight.before_[name]
+    assert cheap.after_[name] < cheap.before_[name]
+    assert cheap.after_["accuracy"] > made["by_cg"].after_["accuracy"]

@@ -115,7 +115,7 @@ def test_what_a_page_names_exists(page: str) -> None:
                 found = import_module(f"{found.__name__}.{part}")
             else:
                 found = getattr(found, part)
-    for path in re.findall(r"`([\w/]+/[\w/]*\.(?:py|json|md))`", text):
+    for path in re.findall(r"`([a-z_/]+/[a-z_/]*\.(?:py|json|md))`", text):
         assert (ROOT / path).exists() or (ROOT / "src" / "fairij" / path).exists(), path
 
 

@@ -55,7 +55,7 @@ def shown_candidates(fitted: FairIJ) -> Shown:
     performance = "accuracy" if fitted.loss_.is_classification else "r2"
     drawable = np.isfinite(table["gap"]) & np.isfinite(table[performance])
     groups = [str(name) for name in fitted.before_.by_group.index]
-    rates = _rates(fitted, table, groups)
+    rates = _rates(table, groups)
     wide = max(1, len(groups) * len(rates))
     most = int(np.clip(MOST_NUMBERS // wide, 20, MOST_POINTS))
     keep = _thinned(table[drawable], [0, fitted.chosen_], most)
@@ -67,13 +67,10 @@ def shown_candidates(fitted: FairIJ) -> Shown:
     return Shown(some, performance, groups, names, of_group, len(table) - len(some))
 
 
-def _rates(fitted: FairIJ, table: pd.DataFrame, groups: list[str]) -> list[str]:
+def _rates(table: pd.DataFrame, groups: list[str]) -> list[str]:
     """The rates that the table of candidates has for every group."""
-    kinds = ["selection_rate", "true_positive_rate", "false_positive_rate"]
-    if not fitted.loss_.is_classification:
-        kinds = ["mean_prediction", "mean_error"]
-    elif len(fitted.classes_) > 2:
-        kinds = [f"{kind}[{place}]" for kind in kinds for place in range(len(fitted.classes_))]
+    first = f"[{groups[0]}]"
+    kinds = [str(name).removesuffix(first) for name in table if str(name).endswith(first)]
     return [kind for kind in kinds if all(f"{kind}[{group}]" in table for group in groups)]
 
 

@@ -119,6 +119,15 @@ def test_what_a_page_names_exists(page: str) -> None:
         assert (ROOT / path).exists() or (ROOT / "src" / "fairij" / path).exists(), path
 
 
+def test_the_fit_that_is_drawn_goes_through_files_that_exist() -> None:
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    drawn = re.findall(
+        r"\b(?:fairness|data|models|method|solvers|storage|scale)/[a-z_/]+\.py", text
+    )
+    assert len(set(drawn)) > 20
+    assert [path for path in set(drawn) if not (ROOT / "src" / "fairij" / path).exists()] == []
+
+
 def test_choosing_names_only_constraints_that_exist() -> None:
     text = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
     table = text[text.index("| `constraints=`") : text.index('"Accepted" means')]

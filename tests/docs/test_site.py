@@ -25,17 +25,6 @@ def hook(name: str) -> ModuleType:
     return module
 
 
-def test_descriptions_are_not_taken_for_types() -> None:
-    pytest.importorskip("griffe")
-    plain = hook("docstrings").with_plain_entries
-    text = (
-        "Do.\n\nParameters\n----------\na, b : first\n    and more\nc : last\n\nNotes\n-----\nx : y"
-    )
-    both = "    first\n    and more\n"
-    wanted = f"Do.\n\nParameters\n----------\na\n{both}b\n{both}c\n    last\n\nNotes\n-----\nx : y"
-    assert plain(text) == wanted
-
-
 def test_formulas_become_mathml() -> None:
     pytest.importorskip("latex2mathml")
     made = hook("mathematics").on_page_content(

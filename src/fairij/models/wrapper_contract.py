@@ -15,59 +15,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.models.base import Editable, Evaluator, Linearization, Middle, members
+from fairij.models.base import Editable, Evaluator, Linearization, members
+from fairij.models.constant import ConstantLinearization
+from fairij.models.features import FeatureJacobian
 
 ROWS: NDArray[np.float64] = np.random.default_rng(0).normal(size=(9, 3))
 Question = Callable[[Any], Any]
 
 
-@dataclass(frozen=True)
-class ExemplarLinearization:
+class ExemplarLinearization(ConstantLinearization):
     """``z = X theta``, with every shortcut, and a made-up second-order term."""
 
-    X: Tensor
-    theta: Tensor
     mode = "exemplar"
-
-    @property
-    def outputs(self) -> Tensor:
-        return self.X @ self.theta
-
-    def jvp(self, direction: Tensor) -> Tensor:
-        return self.X @ direction
-
-    def vjp(self, weights: Tensor) -> Tensor:
-        return self.X.T @ weights
-
-    def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
-        return self.X.T @ middle(self.X @ direction, slice(0, len(self.X)))
-
-    def rows(self, index: Tensor) -> Tensor:
-        return self.X[index][:, None]
+    jacobian: FeatureJacobian
 
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         return weights.sum() * direction
 
-    def restrict(self, index: Tensor, *, keep: bool = False) -> ExemplarLinearization:
-        return ExemplarLinearization(self.X[index], self.theta)
-
-    def moved(self, by: Tensor) -> ExemplarLinearization:
-        return ExemplarLinearization(self.X, self.theta + by)
-
-    def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
-        return torch.stack([self.X[i].T @ weights[i] for i in pieces], 1)
-
     def gram(self, middle: Tensor) -> Tensor:
-        return self.X.T @ (middle[:, 0] * self.X)
+        X: Tensor = self.jacobian.X
+        return X.T @ (middle[:, 0] * X)
 
     def row_squares(self) -> Tensor:
-        return self.X.square().sum(1)
+        squares: Tensor = self.jacobian.X.square().sum(1)
+        return squares
 
     def row_products(self) -> Tensor:
-        return self.X @ self.X.T
-
-    def held_bytes(self) -> int:
-        return self.X.numel() * self.X.element_size()
+        products: Tensor = self.jacobian.X @ self.jacobian.X.T
+        return products
 
 
 @dataclass(frozen=True)
@@ -99,7 +74,8 @@ class Exemplar:
         self.theta = torch.tensor([1.0, -2.0, 0.5]).double() if theta is None else theta
 
     def linearize(self, X: Any, *, keep: bool = True) -> ExemplarLinearization:
-        return ExemplarLinearization(_tensor(X), self.theta)
+        jacobian = FeatureJacobian(_tensor(X), 1, intercept=False)
+        return ExemplarLinearization(jacobian.times(self.theta), jacobian)
 
     def evaluator(self, X: Any) -> ExemplarEvaluator:
         return ExemplarEvaluator(_tensor(X), self.theta)

@@ -275,7 +275,7 @@ FEATURES = {
         "Give the features that it was trained on", X=X[:, :3], X_val=X_val[:, :3],
     ),
     "no columns": refused("The model must take `X`", X=X[:, :0], X_val=X_val[:, :0]),
-    "numbers as text": refused("`X` must be numeric", X=X.astype(str).tolist()),
+    "nothing but words": refused("`X` must be numeric", X=np.full(X.shape, "many").tolist()),
     "other names of inputs": refused(
         "keyword argument 'rows'", X={"rows": X}, X_val={"rows": X_val}
     ),

@@ -101,7 +101,7 @@ def with_another_machine(changed: dict[str, float]) -> tuple[list[str], pd.DataF
     return [line for line in page if line not in before], other
 
 
-def test_records_of_another_machine_stand_beside_the_tables() -> None:
+def test_records_of_another_machine_stand_next_to_the_tables() -> None:
     lines, other = with_another_machine({})
     assert lines[0] == "## The same study elsewhere"
     assert len(lines) == 4  # NC, and TT=4 on each encoder

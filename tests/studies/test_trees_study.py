@@ -22,6 +22,7 @@ from fairij_studies.trees.refit_comparison import (
     LEAVES,
     PROXIMAL,
     damped_minimum,
+    edit_without,
 )
 from fairij_studies.trees.runs import BASE, FORMS, RIVALS, Case, fitted
 from fairij_studies.trees.summary import chosen, compared, refit_means
@@ -168,6 +169,14 @@ def test_a_few_units_of_the_study_run_and_are_recorded(
     numbers = records[[f"{part}_{name}" for part in PARTS for name in MEASURES]]
     assert numbers.notna().all(axis=None)
     assert (tmp_path / RESULTS).is_file()
+
+
+def test_the_edit_that_is_compared_with_refits_drops_k_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(LOADERS, "COMPAS", generated)
+    base = fitted(Case("COMPAS", LIGHTGBM, False, 99, Places("elsewhere"), 300))
+    assert len(edit_without(base, 7).dropped_) == 7
 
 
 @pytest.mark.parametrize("held", [True, False])

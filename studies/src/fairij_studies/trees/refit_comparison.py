@@ -27,6 +27,7 @@ from torch import Tensor
 from fairij import ConjugateGradient, FairIJ, Grid, adapt
 from fairij.method.curvature import GGN
 from fairij.method.objective import Objective
+from fairij.method.selection import SelectionDefaults
 from fairij.models.constant import ConstantLinearization
 from fairij.models.losses import get_loss
 from fairij_studies.objectives import training_objective
@@ -40,7 +41,7 @@ COUNTS = (50, 100, 200, 500, 1000, 1500, 2000)
 DAMPING = 1e-2
 
 
-class OnlyEdit:
+class OnlyEdit(SelectionDefaults):
     """Choose the only edit that was tried."""
 
     def choose(
@@ -57,7 +58,7 @@ def refit_records(
     base = replace(base, model=plain.fit(base.splits.train.X, base.splits.train.y))
     records = []
     for k in (0, *counts):
-        fair = _edit_of(base, k) if k else None
+        fair = edit_without(base, k) if k else None
         dropped = np.zeros(0, np.int64) if fair is None else fair.dropped_
         for form, model in _answers(base, fair, dropped).items():
             record = base.record(form, base.as_predictor(model), constraint="demographic_parity")
@@ -68,7 +69,8 @@ def refit_records(
     return records
 
 
-def _edit_of(base: Fitted, k: int) -> FairIJ:
+def edit_without(base: Fitted, k: int) -> FairIJ:
+    """Edit the model as if the k most harmful rows had been left out, at scale 1."""
     search, only = Grid(k=(k,), scales=(1.0,)), OnlyEdit()
     return edit(base, "demographic_parity", search=search, selection=only, damping=DAMPING)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from fairij import FairIJ, Grid
-from fairij.method.losses import Loss, get_loss
+from fairij.models.losses import Loss, get_loss
 
 L2 = 1e-2
 QUICK = Grid(points=6, scales=(1.0, 5.0))

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from fairij.data.fit_data import data_of
+from fairij.data.checks import data_of
 from fairij.data.hashing import data_fingerprint, in_background
-from fairij.data.processes import processes
-from fairij.data.rows import n_rows
-from fairij.data.sources import as_source, is_streamed
+from fairij.data.rows import as_source, is_streamed, n_rows, processes, remember_columns
 from fairij.errors import Notice
 from fairij.fairness.constraints import Constraint, Surrogate
 from fairij.method.engine import Engine
-from fairij.method.preparation import prepare
-from fairij.method.results import choice_of, results_of
-from fairij.method.run import Run, timed
+from fairij.method.preparation import check_batches, check_seed, check_settings, prepare
+from fairij.method.results import attributes_of, choice_of
+from fairij.method.run import Progress, Run, silent, timed
 from fairij.method.search import Search
 from fairij.method.selection import Selection
-from fairij.method.settings import check_batches, check_seed, check_settings
 from fairij.models import adapt
 from fairij.models.base import Editable
 from fairij.models.losses import Loss
@@ -48,27 +47,25 @@ class FairIJ(EditingEstimator):
     estimator : object
         The fitted model. It is never changed.
     constraints : str, Constraint or callable, default="demographic_parity"
-        The gap to make small: a name in `fairij.CONSTRAINTS`, or a function of
-        (outputs, y, groups) that returns a differentiable number.
+        The gap to make small: a name in `fairij.CONSTRAINTS`, or a differentiable function of
+        (outputs, y, groups).
     solver : str or Solver, default="cg"
         How to solve with the curvature: a name in `fairij.SOLVERS`, or a solver object.
     damping : float, sequence of float or "auto", default=1e-2
-        Added to the diagonal of the curvature. Of several values the best on validation rows is
-        chosen. "auto" is a hundredth of the largest eigenvalue.
+        Added to the diagonal of the curvature. Of several values the best is chosen. "auto" is a
+        hundredth of the largest eigenvalue.
     curvature : {"ggn", "empirical_fisher", "hessian"}, default="ggn"
         Which second derivative of the training loss to use.
     search : str or Search, default="grid"
-        Which edits to try. "grid" (k by scale), "all_positive" and "sequential" drop rows.
-        "reweight" lowers the weight of each harmful row. "path" moves in many small steps.
+        Which edits to try. "grid" (k by scale), "all_positive" and "sequential" drop rows;
+        "reweight" lowers the weights of harmful rows; "path" moves in many small steps.
     selection : str or Selection, default="lowest_gap"
-        Which edit to take. "lowest_gap" takes the smallest gap at any cost. See `LowestGap`,
-        `AccuracyBudget` and `TargetGap`.
+        Which edit to take. "lowest_gap" takes the smallest gap at any cost.
     drop : {"fairness", "loss_aware"}, default="fairness"
         "loss_aware" drops only rows that also raise the validation loss. Not for "path".
     validation : {"reuse", "split", "cross_fit"}, default="reuse"
         "reuse" takes gradient and choice from the same validation rows, as the paper does. "split"
-        gives half of them to each. "cross_fit" judges each of five folds by edits made without it
-        (two folds for "sequential", regression and your own constraints).
+        gives half of them to each. "cross_fit" judges each fold by edits made without it.
     validation_fraction : float, default=0.3
         The share of the training rows to split off if no validation rows are given.
     temperature : float, default=1.0
@@ -76,8 +73,7 @@ class FairIJ(EditingEstimator):
     loss : str or Loss, default="auto"
         The training loss of the model: a name in `fairij.LOSSES`, or a loss object.
     weight_decay : float, default=0.0
-        The L2 term ``weight_decay |theta|^2 / 2`` of the training loss. It is added to the penalty
-        that a scikit-learn estimator states itself (C, alpha).
+        The L2 term ``weight_decay |theta|^2 / 2`` of the training loss, besides the model's own.
     parameters : str or sequence of str, default="trainable"
         Which parameters may be edited (torch): "trainable", "all", names or patterns.
     batch_size : int or "auto", default="auto"
@@ -100,31 +96,27 @@ class FairIJ(EditingEstimator):
     estimator_ : object
         The edited copy, of the same type as ``estimator``.
     influence_ : ndarray of shape (N,)
-        The score of each training row. Positive: dropping it lowers the gap. NaN for rows that
-        were split off for validation.
-    direction_ : Tensor of shape (D,)
-        ``(H + damping I)^-1 grad M``, from which any row can be scored.
+        The score of each training row. Positive: dropping it lowers the gap. NaN: split off.
     loss_influence_ : ndarray of shape (N,) or None
         The same for the validation loss, with ``drop="loss_aware"``.
+    direction_ : Tensor of shape (D,)
+        ``(H + damping I)^-1 grad M``, from which any row can be scored.
     dropped_ : ndarray of int
         The dropped rows, most harmful first. Empty for searches that drop none.
     candidates_, chosen_ : DataFrame, int
         All edits that were tried, and the row of the one that was taken.
     moves_ : ndarray of shape (R, D) or None
         The parameter change of each candidate ("reweight" and "path" only).
-    before_, after_ : Audit
-        Metrics on the rows that the choice was made on. The choice makes them optimistic.
+    before_, after_, holdout_before_, holdout_after_ : Audit
+        Metrics on the rows that the choice was made on (so they are optimistic), and, with
+        ``holdout_fraction``, on held-out rows (else None).
     honest_gap_ : HonestGap or None
-        The gap to expect on new rows, estimated by repeating the choice on bootstrap samples. None
-        with "cross_fit", in regression, for your own constraints and above 131,072 rows.
-    holdout_before_, holdout_after_ : Audit or None
-        Metrics on the held-out rows, with ``holdout_fraction``.
+        Expected gap on new rows, estimated by repeating the choice on bootstrap samples. None with
+        "cross_fit", in regression, for your own constraints and above 131,072 rows.
     edit_ : Edit
         The edit, which can be saved, applied and undone.
-    search_ : Search
-        The search as an object.
-    diagnostics_ : dict
-        Damping, residuals, gradient norm, predicted and actual surrogate, seconds.
+    search_, diagnostics_ : Search, dict
+        The search as an object; damping, residuals, gradient norm, surrogates, seconds.
     """
 
     estimator: Any
@@ -165,9 +157,8 @@ class FairIJ(EditingEstimator):
 
         Give the rows that the model was trained on, and validation rows with their groups. Or give
         only training rows with ``sensitive_features``: then a share of them is split off. Rows may
-        be a `fairij.data.sources.Source`, which is read in chunks; labels, weights and groups are
-        then arrays or column names. ``sample_weight`` is what the model was fitted with. An
-        estimator's own class weights are always taken into account.
+        be a `fairij.data.sources.Source`; labels, weights and groups are then arrays or column
+        names. ``sample_weight`` is what the model was fitted with.
         """
         run = run_for(X, X_val, checkpoint=self.checkpoint)
         train = (X, y, sample_weight, sensitive_features)
@@ -177,40 +168,32 @@ class FairIJ(EditingEstimator):
         return self
 
     def _fit(self, run: Run, train: tuple[Any, ...], validation: tuple[Any, ...]) -> list[Notice]:
-        from fairij.report.progress import reporter
-
         asked, seconds = self.get_params(deep=False), dict[str, float]()
-        # settings
-        settings = check_settings(asked, run.seed(check_seed(self.random_state)))
-        # rows
+        settings = check_settings(asked, run.seed(check_seed(self.random_state)))  # settings
         X, X_val = as_source(train[0]), as_source(validation[0])
-        data = data_of((X, *train[1:]), (X_val, *validation[1:]), settings, run.column)
-        # model
-        editable = self._adapted(run, self.estimator, self.parameters)
-        # identity
-        editable, settings = run.recorded(editable, data, settings, asked)
+        data = data_of((X, *train[1:]), (X_val, *validation[1:]), settings, run.column)  # rows
+        editable = self._adapted(run, self.estimator, self.parameters)  # model
+        editable, settings = run.recorded(editable, data, settings, asked)  # identity
         fingerprint = in_background(partial(data_fingerprint, X, data.y_as_given), X)
-        # engine
         with timed(seconds, "linearize"):
             prepared = prepare(editable, data, settings)
-        with reporter(settings.verbose) as progress:
-            outcome = Engine(editable, prepared, settings, progress).run()
+        with shown(settings.verbose) as progress:
+            outcome = Engine(editable, prepared, settings, progress).run()  # engine
         run.finish()
-        # results
-        seconds |= outcome.diagnostics["seconds"]
-        results = results_of(editable, prepared, settings, outcome, data.rows, n_rows(X), seconds)
-        for name, value in vars(results).items():
-            setattr(self, f"{name}_", value)
-        self.edit_ = edit_of(editable, outcome, settings, results, data=fingerprint())
+        seconds |= outcome.diagnostics["seconds"]  # results
+        found = attributes_of(editable, prepared, settings, outcome, data.rows, n_rows(X), seconds)
+        vars(self).update(found)
+        loss, dropped = found["loss_"].name, found["dropped_"]
+        self.edit_ = edit_of(editable, outcome, settings, loss, dropped, fingerprint())
         self.estimator_ = editable.edited(self.edit_.after.to(editable.theta))
-        self._remember_columns(X)
         self._honest_gap, self._choice = None, choice_of(outcome, settings)
+        remember_columns(self, X)
         return [*data.notices, *prepared.notices, *outcome.notices]
 
     def editable(self) -> Editable:
         """The model as it was given, seen through the parameters that were edited."""
         check_is_fitted(self, "estimator_")
-        return self._adapted(scaled_run(), self.estimator, self.edit_.parameter_names)
+        return self._adapted(run_for(plain=False), self.estimator, self.edit_.parameter_names)
 
     def _edited_for(self, X: Any) -> Editable:
         return self._adapted(run_for(X), self.estimator_, self.edit_.parameter_names)
@@ -226,9 +209,9 @@ class FairIJ(EditingEstimator):
 
     def plot_influence(self) -> alt.LayerChart:
         """The sorted influence of the training rows, with the dropped ones shaded."""
-        in_order = self._plots and self.edit_.settings["drop"] == "fairness"
-        marked = len(self.dropped_) if in_order else 0
-        return self._plots.influence_curve(self.influence_, marked=marked)
+        plots = self._plots
+        in_order = self.edit_.settings["drop"] == "fairness"
+        return plots.influence_curve(self.influence_, marked=len(self.dropped_) * in_order)
 
     def plot_group_rates(self) -> alt.HConcatChart:
         """Each group's rates before and after on validation rows, with intervals."""
@@ -241,8 +224,7 @@ class FairIJ(EditingEstimator):
 
         return plots
 
-    def _html_repr(self) -> str:
-        """What scikit-learn's notebook display asks for."""
+    def _html_repr(self) -> str:  # for scikit-learn's display in notebooks
         if not hasattr(self, "edit_"):
             return str(super()._html_repr())
         from fairij.report.summary import summary_html
@@ -250,15 +232,19 @@ class FairIJ(EditingEstimator):
         return summary_html(self)
 
 
-def run_for(*tables: Any, checkpoint: Any = None) -> Run:
-    """A plain run unless rows are streamed, there are several processes, or a checkpoint."""
-    streamed = any(map(is_streamed, tables))
-    if checkpoint is None and not streamed and processes() == 1:
+def run_for(*tables: Any, checkpoint: Any = None, plain: bool = True) -> Run:
+    """A plain run, unless rows are streamed, there are several processes, or a checkpoint."""
+    if plain and checkpoint is None and processes() == 1 and not any(map(is_streamed, tables)):
         return Run()
-    return scaled_run(checkpoint)
-
-
-def scaled_run(checkpoint: Any = None) -> Run:
     from fairij.scale.run import ScaledRun
 
     return ScaledRun(checkpoint)
+
+
+def shown(verbose: bool | str) -> AbstractContextManager[Progress]:
+    """A progress bar if it is asked for, or for "auto" on a terminal if the work is long."""
+    if verbose is True or (verbose == "auto" and sys.stderr.isatty()):
+        from fairij.report.progress import bar
+
+        return bar(delay=0.0 if verbose is True else 2.0)
+    return nullcontext(silent)

@@ -24,7 +24,7 @@ from fairij.method.candidates import Candidates, Counts, Judge, judged_candidate
 from fairij.method.curvature import GGN
 from fairij.method.search import SEARCHES, SearchContext
 from fairij.method.search.dropping import PAPER_SCALES
-from fairij.method.settings import get_search
+from fairij.method.preparation import get_search
 from fairij.models import adapt
 from fairij.models.losses import get_loss
 from reference import CASES, Case, make_case

@@ -12,7 +12,7 @@ from fairij.method.influence import (
     nested_gradients,
     weights_to_close,
 )
-from fairij.method.settings import get_solver
+from fairij.method.preparation import get_solver
 from fairij.solvers import SOLVERS, ConjugateGradient, Exact, Inverse, Woodbury
 from reference import Case, make_case, slow_influence
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairij.data.labels import positive_label
 from fairij.errors import InvalidInputError
-from fairij.models.labels import Labels, encode_labels, reversed_labels
+from fairij.models.labels import Labels, encode_labels, positive_label, reversed_labels
 from fairij.models.losses import get_loss
 
 TRUTH = torch.tensor([0] * 40 + [1] * 80, dtype=torch.float64)

@@ -24,12 +24,11 @@ from fairij.method.influence import (
     nested_gradients,
 )
 from fairij.method.objective import Objective, normalised_weights
-from fairij.method.preparation import Prepared
+from fairij.method.preparation import Prepared, Settings
 from fairij.method.results import diagnose, drift_notices
 from fairij.method.run import Progress, timed
 from fairij.method.search.base import SearchContext
 from fairij.method.selection import Chooser, pareto_front, trial_at
-from fairij.method.settings import Settings
 from fairij.method.types import GroupedRows, Outcome, Ranking, Target, Trial, folds, pools
 from fairij.models.base import Editable
 from fairij.solvers.base import Inverse, Solution

@@ -3,55 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.data.labels import positive_label
 from fairij.data.row_vectors import by_blocks
 from fairij.errors import Notice, NotStationaryWarning
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.optimism import Choice
 from fairij.method.objective import Objective
-from fairij.method.preparation import Prepared
+from fairij.method.preparation import Prepared, Settings
 from fairij.method.run import timed
-from fairij.method.search import Search
-from fairij.method.settings import Settings
 from fairij.method.types import GroupedRows, Outcome, Ranking
 from fairij.models.base import Editable
-from fairij.models.labels import Labels
-from fairij.models.losses import Loss
+from fairij.models.labels import Labels, positive_label
 from fairij.solvers.base import Inverse
 
 DRIFT_WARNING = 0.5  # of the gap
 
 
-@dataclass(frozen=True)
-class Results:
-    """The attributes of a fitted `FairIJ`, without their trailing underscore."""
-
-    loss: Loss
-    classes: NDArray[Any]
-    search: Search
-    influence: NDArray[np.float64]
-    loss_influence: NDArray[np.float64] | None
-    direction: Tensor
-    dropped: NDArray[np.int64]
-    candidates: pd.DataFrame
-    chosen: int
-    moves: NDArray[Any] | None
-    before: Audit
-    after: Audit
-    holdout_before: Audit | None
-    holdout_after: Audit | None
-    diagnostics: dict[str, Any]
-
-
-def results_of(
+def attributes_of(
     editable: Editable,
     prepared: Prepared,
     settings: Settings,
@@ -59,36 +32,35 @@ def results_of(
     train_rows: NDArray[np.int64] | None,
     rows: int,
     seconds: dict[str, float],
-) -> Results:
-    """Results by the rows that were given; ``train_rows`` of them were trained on, None: all."""
+) -> dict[str, Any]:
+    """The attributes of a fitted `FairIJ`; of the given rows, ``train_rows`` were trained on."""
     labels, on_loss, moves = prepared.labels, outcome.loss_influence, outcome.moves
     before, after = editable.theta, editable.theta + outcome.delta.to(editable.theta)
 
-    def audit_at(theta: Tensor, part: GroupedRows | None) -> Any:
+    def audit_at(theta: Tensor, part: GroupedRows | None) -> Audit | None:
         return None if part is None else audited(editable, theta, part, labels, settings)
 
     with timed(seconds, "audits"):
         audits = {
-            "before": audit_at(before, outcome.judged),
-            "after": audit_at(after, outcome.judged),
-            "holdout_before": audit_at(before, prepared.held),
-            "holdout_after": audit_at(after, prepared.held),
+            "before_": audit_at(before, outcome.judged),
+            "after_": audit_at(after, outcome.judged),
+            "holdout_before_": audit_at(before, prepared.held),
+            "holdout_after_": audit_at(after, prepared.held),
         }
-    about = {"seconds": seconds, "caveats": list(prepared.caveats)}
-    return Results(
-        loss=labels.loss,
-        classes=labels.classes,
-        search=settings.search,
-        influence=by_given_row(outcome.influence, train_rows, rows),
-        loss_influence=None if on_loss is None else by_given_row(on_loss, train_rows, rows),
-        direction=outcome.direction,
-        dropped=outcome.dropped if train_rows is None else train_rows[outcome.dropped],
-        candidates=outcome.candidates,
-        chosen=outcome.chosen,
-        moves=None if moves is None else moves.cpu().numpy(),
-        diagnostics=outcome.diagnostics | about,
-        **audits,
-    )
+    return audits | {
+        "loss_": labels.loss,
+        "classes_": labels.classes,
+        "search_": settings.search,
+        "influence_": by_given_row(outcome.influence, train_rows, rows),
+        "loss_influence_": None if on_loss is None else by_given_row(on_loss, train_rows, rows),
+        "direction_": outcome.direction,
+        "dropped_": outcome.dropped if train_rows is None else train_rows[outcome.dropped],
+        "candidates_": outcome.candidates,
+        "chosen_": outcome.chosen,
+        "moves_": None if moves is None else moves.cpu().numpy(),
+        "diagnostics_": outcome.diagnostics
+        | {"seconds": seconds, "caveats": list(prepared.caveats)},
+    }
 
 
 def by_given_row(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fairij.models.base import Editable
 
 if TYPE_CHECKING:
-    from fairij.data.fit_data import Data
-    from fairij.method.settings import Settings
+    from fairij.data.checks import Data
+    from fairij.method.preparation import Settings
 
 Progress = Callable[[str, int, int], None]
 """A listener: called with the phase, the steps done, and the steps in all."""

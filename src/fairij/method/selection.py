@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.errors import InvalidInputError
+from fairij.data.checks import number_between
 from fairij.method.candidates import Judge, performance_column
 from fairij.method.types import Trial
 from fairij.models.losses import Loss
@@ -68,10 +68,7 @@ class LowestGap(SelectionDefaults):
     slack: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.slack >= 0:
-            raise InvalidInputError(
-                f"`slack` must be a distance between gaps, at least 0; got {self.slack}."
-            )
+        number_between("slack", self.slack, 0, including_low=True)
 
     def choose(self, gap: Array, performance: Array, *, before: float) -> int:
         if self.slack == 0:
@@ -92,11 +89,7 @@ class AccuracyBudget(SelectionDefaults):
     budget: float
 
     def __post_init__(self) -> None:
-        if not self.budget >= 0:
-            raise InvalidInputError(
-                "`budget` must be the performance that may be lost, at least 0 (0.01 is one point "
-                f"of accuracy); got {self.budget}."
-            )
+        number_between("budget", self.budget, 0, including_low=True)
 
     def choose(self, gap: Array, performance: Array, *, before: float) -> int:
         return _best(gap, performance, performance >= before - self.budget - ROUNDING)
@@ -115,10 +108,7 @@ class TargetGap(SelectionDefaults):
     gap: float
 
     def __post_init__(self) -> None:
-        if not self.gap >= 0:
-            raise InvalidInputError(
-                f"`gap` must be the largest gap allowed, at least 0; got {self.gap}."
-            )
+        number_between("gap", self.gap, 0, including_low=True)
 
     def choose(self, gap: Array, performance: Array, *, before: float) -> int:
         allowed = gap <= self.gap + ROUNDING
@@ -140,7 +130,7 @@ class TargetGap(SelectionDefaults):
 
 
 def pareto_front(gap: Array, performance: Array) -> NDArray[np.bool_]:
-    """Which candidates are matched by no other in both gap and performance; of equals, the first."""
+    """Which candidates no other matches in both gap and performance; of equals, the first."""
     order = np.lexsort((gap, -performance))
     best = np.minimum.accumulate(np.concatenate([[np.inf], gap[order][:-1]]))
     front = np.zeros(len(gap), dtype=bool)

@@ -22,7 +22,7 @@ from fairij.models.losses import Loss
 from fairij.solvers.base import Inverse, Solution
 
 if TYPE_CHECKING:
-    from fairij.method.settings import Settings
+    from fairij.method.preparation import Settings
 
 FOLDS = 5  # of a cross-fit
 

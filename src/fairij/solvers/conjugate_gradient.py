@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairij.data.processes import processes
-from fairij.errors import InvalidInputError, NegativeCurvatureError, NotConvergedError
+from fairij.data.checks import number_between, one_of, whole_number
+from fairij.data.rows import processes
+from fairij.errors import NegativeCurvatureError, NotConvergedError
 from fairij.method.curvature import Curvature
 from fairij.solvers.base import Solution, SolverDefaults, check_damping, columns
 from fairij.solvers.exact import not_positive_definite
@@ -58,16 +59,10 @@ class ConjugateGradient(SolverDefaults):
     name = "cg"
 
     def __post_init__(self) -> None:
-        if not 0 < self.tolerance < 1:
-            raise InvalidInputError(f"`tolerance` must lie between 0 and 1, got {self.tolerance}.")
-        if self.max_steps < 1:
-            raise InvalidInputError(f"`max_steps` must be at least 1, got {self.max_steps}.")
-        if self.sample_rows < 0:
-            raise InvalidInputError(f"`sample_rows` must be at least 0, got {self.sample_rows}.")
-        if self.on_failure not in ("raise", "return"):
-            raise InvalidInputError(
-                f"`on_failure` must be 'raise' or 'return', got {self.on_failure!r}."
-            )
+        number_between("tolerance", self.tolerance, 0, 1)
+        whole_number("max_steps", self.max_steps, 1)
+        whole_number("sample_rows", self.sample_rows, 0)
+        one_of("on_failure", self.on_failure, ("raise", "return"))
 
     def prepare(self, curvature: Curvature, damping: float) -> ConjugateInverse:
         damping = check_damping(damping)

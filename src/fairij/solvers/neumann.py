@@ -1,4 +1,4 @@
-"""Neumann: the truncated series ``sum_j (I - A / scale)^j b / scale`` with ``A = H + damping I``."""
+"""Neumann: the truncated series ``sum_j (I - A / scale)^j b / scale``, ``A = H + damping I``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fairij.data.checks import whole_number
 from fairij.errors import InvalidInputError, NotConvergedError
 from fairij.method.curvature import Curvature, largest_eigenvalue
 from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check_damping, columns
@@ -41,11 +42,8 @@ class Neumann(SolverDefaults):
     name = "neumann"
 
     def __post_init__(self) -> None:
-        for setting in ("steps", "runs"):
-            if getattr(self, setting) < 1:
-                raise InvalidInputError(
-                    f"`{setting}` must be at least 1, got {getattr(self, setting)}."
-                )
+        whole_number("steps", self.steps, 1)
+        whole_number("runs", self.runs, 1)
         if self.scale != "power" and not (isinstance(self.scale, (int, float)) and self.scale > 0):
             raise InvalidInputError(f"`scale` must be positive or 'power', got {self.scale!r}.")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fairij.errors import InvalidInputError
+from fairij.data.checks import whole_number
 from fairij.method.curvature import Curvature
 from fairij.method.objective import Objective
 from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check_damping, columns
@@ -39,8 +39,7 @@ class PrintedWoodFisher(SolverDefaults):
     name = "printed_woodfisher"
 
     def __post_init__(self) -> None:
-        if self.rows < 1:
-            raise InvalidInputError(f"`rows` must be at least 1, got {self.rows}.")
+        whole_number("rows", self.rows, 1)
 
     def visited(self, n: int) -> Tensor:
         """The training rows that the recurrence visits, in order."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fairij.errors import InvalidInputError, SolverError
+from fairij.data.checks import whole_number
+from fairij.errors import SolverError
 from fairij.method.curvature import Curvature
 from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check_damping, columns
 
@@ -35,8 +36,7 @@ class Woodbury(SolverDefaults):
     name = "woodbury"
 
     def __post_init__(self) -> None:
-        if self.rows < 1:
-            raise InvalidInputError(f"`rows` must be at least 1, got {self.rows}.")
+        whole_number("rows", self.rows, 1)
 
     def seeded(self, seed: int) -> Woodbury:
         return replace(self, seed=seed)

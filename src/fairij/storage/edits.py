@@ -17,8 +17,7 @@ from torch import Tensor
 
 from fairij._version import __version__
 from fairij.errors import CorruptEditError, InvalidInputError, WrongModelError
-from fairij.method.results import Results
-from fairij.method.settings import Settings
+from fairij.method.preparation import Settings
 from fairij.method.types import Outcome
 from fairij.models import adapt
 from fairij.models.base import Editable
@@ -163,8 +162,8 @@ def edit_of(
     editable: Editable,
     outcome: Outcome,
     settings: Settings,
-    results: Results,
-    *,
+    loss: str,
+    dropped: NDArray[np.int64],
     data: str,
 ) -> Edit:
     """The edit that a run chose; ``data`` is the fingerprint of the training rows."""
@@ -173,13 +172,13 @@ def edit_of(
     return Edit(
         before=theta.cpu().clone(),
         delta=outcome.delta.to(theta).cpu().clone(),
-        dropped=results.dropped,
+        dropped=dropped,
         parameter_names=tuple(editable.parameter_names),
         frame=editable.frame_fingerprint(),
         data=data,
         settings={
             "constraint": settings.constraint.name,
-            "k": len(results.dropped),
+            "k": len(dropped),
             "scale": float(chosen["scale"]),
             "damping": float(chosen["damping"]),
             "solver": outcome.diagnostics["solver"],
@@ -189,7 +188,7 @@ def edit_of(
             "validation": settings.validation,
             "search": repr(settings.search),
             "selection": repr(settings.selection),
-            "loss": results.loss.name,
+            "loss": loss,
             "weight_decay": float(settings.weight_decay),
             "random_state": settings.seed,
             "version": __version__,

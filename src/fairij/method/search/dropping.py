@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from fairij.data.checks import check_scales
+from fairij.data.checks import check_scales, whole_number
 from fairij.errors import InvalidInputError
 from fairij.method.influence import nested_gradients
 from fairij.method.search.base import Account, Proposal, SearchContext, SearchDefaults
@@ -99,12 +99,9 @@ class Grid(_Dropping):
             raise InvalidInputError(f"`k` must be several numbers, as in (50, 100); got {self.k}.")
         if self.k is not None and not all(k == int(k) >= 0 for k in self.k):
             raise InvalidInputError(f"`k` must be whole numbers of at least 0, got {self.k}.")
-        if self.points < 2:
-            raise InvalidInputError(
-                f"`points` must be at least 2, as the first is k = 0; got {self.points}."
-            )
-        if self.max_k is not None and self.max_k < 1:
-            raise InvalidInputError(f"`max_k` must be at least 1 or None, got {self.max_k}.")
+        whole_number("points", self.points, 2)
+        if self.max_k is not None:
+            whole_number("max_k", self.max_k, 1, otherwise=" or None")
 
     def ks(self, positive: int, rows: int) -> list[int]:
         """The values of k to try, ascending, above 0 and at most ``positive``."""

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from fairij.errors import InvalidInputError
+from fairij.data.checks import number_between, whole_number
 from fairij.method.influence import gram_of, weights_to_move
 from fairij.method.search.base import (
     Account,
@@ -57,17 +56,11 @@ class Path(SearchDefaults):
     recomputes_gradient: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        wholes = [n for n in (self.steps, self.refresh) if n is not None]
-        if not all(n >= 1 and float(n).is_integer() for n in wholes):
-            raise InvalidInputError(
-                "`steps` and `refresh` must be whole numbers of at least 1 (or `refresh` None), "
-                f"got {self.steps} and {self.refresh}."
-            )
-        for name, share in (("beyond", self.beyond), ("past", self.past)):
-            if not 0 <= share < np.inf:
-                raise InvalidInputError(
-                    f"`{name}` must be a share of `steps` of at least 0, got {share}."
-                )
+        whole_number("steps", self.steps, 1)
+        if self.refresh is not None:
+            whole_number("refresh", self.refresh, 1, otherwise=" or None")
+        number_between("beyond", self.beyond, 0, including_low=True)
+        number_between("past", self.past, 0, including_low=True)
 
     @property
     def _length(self) -> int:

@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.data.checks import vector
-from fairij.data.rows import Columns, n_rows
-from fairij.data.sources import as_source
+from fairij.data.rows import Columns, as_source, n_rows
 from fairij.errors import InvalidInputError
 from fairij.fairness.optimism import Choice, HonestGap
 from fairij.models.base import Editable
@@ -77,19 +76,6 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             self._honest_gap, self._choice = self._choice.honest_gap(), None
         return self._honest_gap
 
-    def _remember_columns(self, X: Any) -> None:
-        """``n_features_in_`` and ``feature_names_in_``, as scikit-learn has them."""
-        self._columns = Columns.of(X)
-        width, names = self._columns.width, self._columns.names
-        for name, value in (
-            ("n_features_in_", width[0] if len(width) == 1 else None),
-            ("feature_names_in_", np.array(names, object) if names else None),
-        ):
-            if value is not None:
-                setattr(self, name, value)
-            elif hasattr(self, name):  # from an earlier fit
-                delattr(self, name)
-
     def __sklearn_clone__(self) -> Any:
         """A new object with the same settings; the fitted model stays fitted."""
         clone = type(self)(
@@ -109,14 +95,32 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
         else:
             tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        tags.input_tags.sparse = True
         return tags
+
+    def _check_columns(self, X: Any) -> None:
+        """Raise unless ``X`` has the columns of the training rows, in scikit-learn's words."""
+        width = (self.n_features_in_,) if hasattr(self, "n_features_in_") else ()
+        expected = Columns(width, tuple(getattr(self, "feature_names_in_", ())))
+        found = Columns.of(X)
+        if len(expected.width) == 1 and isinstance(X, np.ndarray) and X.ndim == 1:
+            raise InvalidInputError(
+                f"`X` must have one row per data point, got an array of shape {X.shape}. Reshape "
+                "your data: X.reshape(1, -1) is one row, X.reshape(-1, 1) is one column."
+            )
+        if len(expected.width) == len(found.width) == 1 and expected.width != found.width:
+            raise InvalidInputError(
+                f"X has {found.width[0]} features, but {type(self).__name__} is expecting "
+                f"{expected.width[0]} features as input: prepare both tables in the same way."
+            )
+        expected.check("X", X)
 
     def _outputs(self, X: Any) -> Tensor:
         check_is_fitted(self, "estimator_")
         X = as_source(X)
         if n_rows(X) == 0:
             raise InvalidInputError("`X` must not be empty: there are 0 rows to predict.")
-        self._columns.check("X", X)
+        self._check_columns(X)
         editable = self._edited_for(X)
         check_runs("X", editable, X)
         return editable.outputs(X)

@@ -580,7 +580,7 @@ SETTINGS: list[tuple[str, list[Any], str, str]] = [
     ("constraints", ["parity", None, 3], f"must be one of {sorted(CONSTRAINTS)}", "--constraint"),
     ("solver", ["lu", None, 3, Woodbury], f"must be one of {sorted(SOLVERS)}", "--solver"),
     ("search", ["random", None, Grid], f"must be one of {sorted(SEARCHES)}", "--search"),
-    ("selection", ["best", None], "must be one of ['lowest_gap'] or LowestGap(slack=...), Acc",
+    ("selection", ["best", None], "must be one of ['lowest_gap'] or a rule of choice",
      "`selection`"),
     ("loss", ["hinge", None, SquaredError], f"must be one of {sorted(LOSSES)}, 'auto' or a",
      "--loss"),
@@ -954,6 +954,7 @@ def test_no_unexpected_kind_of_error_in_prediction(rows: Any) -> None:
 def test_prediction_on_rows_of_another_shape() -> None:
     for rows in ([False], X[:, 0], X[:2, :, None]):
         with pytest.raises(
-            InvalidInputError, match=r"The model must take `X`|Reshape your data|is expecting 4"
+            InvalidInputError,
+            match="The model must take `X`|Reshape your data|expected 4, got 4 x 1",
         ):
             plain().predict(rows)

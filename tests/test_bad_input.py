@@ -955,6 +955,6 @@ def test_prediction_on_rows_of_another_shape() -> None:
     for rows in ([False], X[:, 0], X[:2, :, None]):
         with pytest.raises(
             InvalidInputError,
-            match="The model must take `X`|Reshape your data|expected 4, got 4 x 1",
+            match=r"The model must take `X`|Reshape your data|expected 4, got 4 x 1",
         ):
             plain().predict(rows)

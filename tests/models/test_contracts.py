@@ -29,10 +29,9 @@ from biased import mlp, problem
 from fairij.data.sources import ArraySource
 from fairij.models import FAMILIES, EditableDefaults, adapt
 from fairij.models.base import Linearization
-from fairij.models.constant import ConstantLinearization
+from fairij.models.constant import ConstantLinearization, FeatureJacobian
 from fairij.models.contract import check_editable, check_wrapper
 from fairij.models.delegating import Delegating
-from fairij.models.features import FeatureJacobian
 from fairij.models.sklearn.pipeline import WrappedEditable
 from fairij.models.text.given_order import InGivenOrder
 from fairij.scale.checkpoints import Journal

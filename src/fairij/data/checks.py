@@ -1,4 +1,4 @@
-"""Checks of settings, and of vectors with one value per row.
+"""Checks of what users give: settings, vectors with one value per row, and the rows of a fit.
 
 Every message names the requirement, the value found and the cure.
 """
@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.errors import InvalidInputError
+from fairij.data.rows import Columns, n_rows, part_of, speaking_of
+from fairij.errors import InvalidInputError, Notice, SeenRowsWarning
 from fairij.fairness import arrays
+from fairij.fairness.groups import Groups, encode_groups
+
+SEEN_ROWS = (
+    "The validation rows are split off `X`. If the model was trained on them too, results measured "
+    "on them are too good: give rows that it was not trained on as `X_val`, `y_val` and "
+    "`sensitive_features_val`."
+)
 
 
 def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
@@ -76,9 +85,16 @@ def check_damping(damping: float) -> float:
 def has_method(name: str, value: Any, method: str, allowed: str) -> Any:
     """A setting that is an object with this method; a common mistake is to give the class."""
     if isinstance(value, type) or not callable(getattr(value, method, None)):
-        slip = f", which is a class: write {value.__name__}()" if isinstance(value, type) else ""
-        raise InvalidInputError(f"`{name}` must be {allowed}; got {value!r}{slip}.")
+        raise InvalidInputError(f"`{name}` must be {allowed}; got {_shown(value)}.")
     return value
+
+
+def _shown(value: Any) -> str:
+    return (
+        f"{value!r}, which is a class: write {value.__name__}()"
+        if isinstance(value, type)
+        else repr(value)
+    )
 
 
 def looked_up(
@@ -90,9 +106,8 @@ def looked_up(
         value = registry[asked]() if isinstance(registry[asked], type) else registry[asked]
     missing = [member for member in members(protocol) if not hasattr(value, member)]
     if isinstance(value, type) or any(not hasattr(defaults, member) for member in missing):
-        slip = f", which is a class: write {value.__name__}()" if isinstance(value, type) else ""
         raise InvalidInputError(
-            f"`{name}` must be one of {sorted(registry)} or {example}; got {value!r}{slip}."
+            f"`{name}` must be one of {sorted(registry)} or {example}; got {_shown(value)}."
         )
     if missing:
         raise InvalidInputError(
@@ -103,9 +118,9 @@ def looked_up(
 
 
 def members(protocol: type) -> list[str]:
-    """The names that a protocol states."""
+    """The names that a protocol states, in their order."""
     stated = {**vars(protocol), **inspect.get_annotations(protocol)}
-    return sorted(name for name in stated if not name.startswith("_"))
+    return [name for name in stated if not name.startswith("_")]
 
 
 def vector(name: str, values: Any, rows: int) -> NDArray[Any]:
@@ -140,15 +155,112 @@ def _cure(name: str, array: NDArray[Any]) -> str:
     return f"say which values are 1, as in `{name} == {one}`."
 
 
-def weights(values: Any, rows: int) -> Tensor | None:
-    """One weight per row, none negative and some positive; None for equal weights."""
-    array = arrays.weights(values, rows)
-    return None if array is None else torch.as_tensor(array)
-
-
 def check_scales(scales: tuple[float, ...]) -> None:
     if np.ndim(scales) != 1 or not len(scales) or not all(0 < scale < np.inf for scale in scales):
         raise InvalidInputError(
             f"`scales` must be one or more positive multipliers of the edit (1 is the jackknife's "
             f"own), got {scales}."
         )
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training and validation rows as the user gave them; labels are not encoded yet."""
+
+    X: Any
+    y: NDArray[Any]
+    weight: Tensor | None
+    X_val: Any
+    y_val: NDArray[Any]
+    groups: Groups  # of the validation rows
+    given_y: NDArray[Any]  # the labels of all given rows, including those split off
+    y_as_given: Any  # for the fingerprint of the data
+    rows: NDArray[np.int64] | None = None  # which of the given rows are for training; None: all
+    notices: tuple[Notice, ...] = ()
+
+
+class Split(Protocol):
+    """How validation rows are split off, if none are given."""
+
+    @property
+    def validation_fraction(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
+
+
+def data_of(
+    train: tuple[Any, ...],
+    validation: tuple[Any, ...],
+    split: Split,
+    column: Callable[[Any, Any], Any],
+) -> Data:
+    """Check what the user gave: (X, y, weights, groups) and (X, y, groups) of validation rows.
+
+    ``column(X, values)`` gives the values of all rows of ``X``.
+    """
+    (X, *columns), (X_val, *columns_val) = train, validation
+    y, weight, groups = (column(X, values) for values in columns)
+    y_val, groups_val = (column(X_val, values) for values in columns_val)
+    given = {"X_val": X_val, "y_val": y_val, "sensitive_features_val": groups_val}
+    missing = [f"`{name}`" for name, value in given.items() if value is None]
+    if 0 < len(missing) < len(given):
+        raise InvalidInputError(
+            "Validation rows need features, labels and groups: pass `X_val`, `y_val` and "
+            f"`sensitive_features_val` together; got no {' and no '.join(missing)}."
+        )
+    if missing and groups is None:
+        raise InvalidInputError(
+            "Groups are needed on some rows, got none: pass validation rows (`X_val`, "
+            "`y_val`, `sensitive_features_val`), or `sensitive_features` for the training rows."
+        )
+    rows = n_rows(X)
+    if missing:
+        truth, encoded = vector("y", y, rows), encode_groups(groups, expected_rows=rows)
+        whole = Data(X, truth, _weights(weight, rows), X, truth, encoded, truth, y)
+        return _split_off(whole, split)
+    with speaking_of("X_val"):
+        rows_val = n_rows(X_val)
+    Columns.of(X).check("X_val", X_val)
+    truth, truth_val = vector("y", y, rows), vector("y_val", y_val, rows_val)
+    with speaking_of("sensitive_features_val", instead_of="sensitive_features"):
+        encoded = encode_groups(groups_val, expected_rows=rows_val)
+    return Data(X, truth, _weights(weight, rows), X_val, truth_val, encoded, truth, y)
+
+
+def _weights(values: Any, rows: int) -> Tensor | None:
+    array = arrays.weights(values, rows)
+    return None if array is None else torch.as_tensor(array)
+
+
+def _split_off(data: Data, split: Split) -> Data:
+    """A fraction of each group's rows for validation, the others for training."""
+    held = held_out("validation_fraction", split.validation_fraction, data.groups, split.seed)
+    inside, outside = np.flatnonzero(~held), np.flatnonzero(held)
+    return replace(
+        data,
+        X=part_of(data.X, inside),
+        y=data.y[inside],
+        weight=None if data.weight is None else data.weight[torch.as_tensor(inside)],
+        X_val=part_of(data.X, outside),
+        y_val=data.y[outside],
+        groups=data.groups.take(outside),
+        rows=inside,
+        notices=(Notice(SEEN_ROWS, SeenRowsWarning),),
+    )
+
+
+def held_out(name: str, value: Any, groups: Groups, seed: int) -> NDArray[np.bool_]:
+    """A random fraction of each group's rows, at least one of each; ``name`` is the setting."""
+    fraction = number_between(name, value, 0, 1)
+    rng = np.random.default_rng(seed)
+    held = np.zeros(len(groups), dtype=bool)
+    for code in range(len(groups.names)):
+        own = rng.permutation(np.flatnonzero(groups.codes == code))
+        held[own[: max(1, round(fraction * len(own)))]] = True
+    if held.all():
+        raise InvalidInputError(
+            f"`{name}`={fraction:g} would split off all {len(groups)} rows; lower it, or give more "
+            "rows."
+        )
+    return held

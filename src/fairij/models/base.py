@@ -26,18 +26,12 @@ Middle = Callable[[Tensor, Some], Tensor]
 Held = NDArray[np.int64] | Literal["unknown"] | None
 """Rows that training did not see: their numbers, "unknown", or None."""
 
-
 HELD_BACK = (
     "Early stopping kept some rows out of training, and fairij cannot tell which ones from the "
     "model and the rows given. They are scored, and may be dropped, as if the model had been "
     "trained on them. Give all training rows in their original order, or train without early "
     "stopping for the number of rounds that it found."
 )
-
-
-def members(protocol: type) -> list[str]:
-    """The public members that a protocol states, in their order."""
-    return [name for name in vars(protocol) if not name.startswith("_")]
 
 
 def counted_from(start: int, rows: Some) -> Some:
@@ -53,65 +47,51 @@ class Linearization(Protocol):
     @property
     def outputs(self) -> Tensor:
         """``z``, shape ``(N,)`` or ``(N, C)``."""
-        ...
 
     def jvp(self, direction: Tensor) -> Tensor:
         """``J r``, shaped like the outputs; ``direction`` is ``(D,)``.
 
         Always a new tensor: the caller may overwrite it.
         """
-        ...
 
     def vjp(self, weights: Tensor) -> Tensor:
         """``J^T u``, shape ``(D,)``; ``weights`` is shaped like the outputs."""
-        ...
 
     def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
         """``J^T m(J r)`` in one pass over the rows: the product with a curvature."""
-        ...
 
     def rows(self, index: Tensor) -> Tensor:
         """The Jacobians of some rows, shape ``(B, C, D)``; C = 1 for one output."""
-        ...
 
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         """``sum_n u_n (d^2 z_n / dtheta^2) r``, shape ``(D,)``; zero if z is linear in theta."""
-        ...
 
     def restrict(self, index: Tensor, *, keep: bool = False) -> Linearization:
         """The same model on some of the rows; ``keep`` as in `Editable.linearize`."""
-        ...
 
     def moved(self, by: Tensor) -> Linearization:
         """The same rows, linearised at ``theta + by``."""
-        ...
 
     # Shortcuts. `LinearizationDefaults` has an answer for each.
 
     @property
     def mode(self) -> str:
         """How ``J r`` is computed, for the diagnostics."""
-        ...
 
     def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
         """``J^T u`` over each piece of the rows alone, shape ``(D, K)``."""
-        ...
 
     def gram(self, middle: Tensor) -> Tensor | None:
         """``sum_n J_n^T m_n J_n``, dense ``(D, D)``, if there is a fast way; else None."""
-        ...
 
     def row_squares(self) -> Tensor | None:
         """``|J_n|^2`` of every row or a bound above it, ``(N,)``; None if there is no fast way."""
-        ...
 
     def row_products(self) -> Tensor | None:
         """``J J^T``, ``(N, N)``, for one output, if J need not be formed for it; else None."""
-        ...
 
     def held_bytes(self) -> int | None:
         """Bytes of rows that this object keeps in memory; None if unknown."""
-        ...
 
 
 class LinearizationDefaults:
@@ -145,19 +125,16 @@ class Evaluator(Protocol):
 
         A single scale is always exact.
         """
-        ...
 
     @property
     def estimates(self) -> bool:
         """Whether `along` only estimates several scales at once."""
-        ...
 
     def confirm(self, direction: Tensor, scale: float, *, everywhere: bool) -> Tensor:
         """One edit, run by the model, shape ``(1, N)`` or ``(1, N, C)``.
 
         Without ``everywhere`` the model may run only on rows whose label is in doubt.
         """
-        ...
 
 
 class EvaluatorDefaults:
@@ -175,70 +152,55 @@ class Editable(Protocol):
     @property
     def theta(self) -> Tensor:
         """The fitted parameters, flat, shape ``(D,)``."""
-        ...
 
     @property
     def parameter_names(self) -> list[str]:
         """What the parameters are called in the user's model, in the order of ``theta``."""
-        ...
 
     def linearize(self, X: Any, *, keep: bool = True) -> Linearization:
         """The model on these rows; ``keep`` says that many products will follow."""
-        ...
 
     def evaluator(self, X: Any) -> Evaluator:
         """The outputs of edited models on these rows."""
-        ...
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         """``z(theta)``; at the fitted parameters if none are given."""
-        ...
 
     def edited(self, theta: Tensor) -> Any:
         """A copy of the user's model, of the same type, with these parameters."""
-        ...
 
     def frame_fingerprint(self) -> str:
         """A hash of everything in the model that an edit leaves alone."""
-        ...
 
     # What the model knows of its training. `EditableDefaults` has an answer for each.
 
     @property
     def loss_name(self) -> str | None:
         """The training loss, a name in `fairij.LOSSES`; None if unknown."""
-        ...
 
     @property
     def classes(self) -> NDArray[Any] | None:
         """The class labels in the order of the outputs; None if unknown."""
-        ...
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """Words that may be given as labels instead of class numbers, in order."""
-        ...
 
     @property
     def caveats(self) -> tuple[str, ...]:
         """Sentences on what an edit does not keep of this model, or cannot know."""
-        ...
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         """Sample weights times class weights; ``y`` holds class indices. None: all equal."""
-        ...
 
     def held_back(self, y: NDArray[Any]) -> Held:
         """Which of the rows with these labels training did not see."""
-        ...
 
     def l2(self, rows: int, weight_sum: float) -> Tensor | None:
         """The penalty ``(D,)`` in ``sum w l / W + sum l2 theta^2 / 2``; None for no penalty."""
-        ...
 
     def halve_batches(self, X: Any) -> bool:
         """Use half the rows per batch from now on; False if batches cannot be smaller."""
-        ...
 
 
 class EditableDefaults:

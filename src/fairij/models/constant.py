@@ -8,8 +8,9 @@ features of a linear model, or the leaf of each tree that a row falls into.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,31 +22,24 @@ class Jacobian(Protocol):
 
     def times(self, r: Tensor) -> Tensor:
         """``J r``, shape ``(N,)`` or ``(N, C)``."""
-        ...
 
     def transposed_times(self, u: Tensor) -> Tensor:
         """``J^T u``, shape ``(D,)``; ``u`` is shaped like the outputs."""
-        ...
 
     def rows(self, index: Tensor) -> Tensor:
         """Some rows, dense, shape ``(B, C, D)``."""
-        ...
 
     def take(self, index: Tensor) -> Jacobian:
         """The Jacobian of some rows."""
-        ...
 
     def gram(self, middle: Tensor) -> Tensor | None:
         """``sum_n J_n^T m_n J_n``, dense ``(D, D)``, if there is a fast way; else None."""
-        ...
 
     def row_squares(self) -> Tensor | None:
         """``|J_n|^2`` of every row or a bound above it, ``(N,)``; None if there is no fast way."""
-        ...
 
     def held_bytes(self) -> int | None:
         """Bytes of rows kept in memory; None if unknown."""
-        ...
 
 
 class JacobianDefaults:
@@ -104,3 +98,52 @@ class ConstantLinearization(LinearizationDefaults, EvaluatorDefaults):
         moved = self.jacobian.times(direction)
         steps = scales.to(moved).view(-1, *[1] * moved.ndim)
         return self.outputs + steps * moved
+
+
+@dataclass(frozen=True)
+class FeatureJacobian(JacobianDefaults):
+    """``J r = X R^T + b`` with ``r = (R, b)``; ``R`` is ``(C, F)``, ``b`` is ``(C,)`` or absent."""
+
+    X: Any  # (N, F), a tensor or a scipy CSR matrix
+    n_outputs: int
+    intercept: bool
+
+    def split(self, r: Tensor) -> tuple[Tensor, Tensor]:
+        """``R`` ``(C, F)`` and ``b`` ``(C,)``, which is zero without an intercept."""
+        size = self.n_outputs * self.X.shape[1]
+        b = r[size:] if self.intercept else r.new_zeros(self.n_outputs)
+        return r[:size].view(self.n_outputs, -1), b
+
+    def times(self, r: Tensor) -> Tensor:
+        R, b = self.split(r)
+        z = _product(self.X, R.T) + b  # (N, C)
+        return z[:, 0] if self.n_outputs == 1 else z
+
+    def transposed_times(self, u: Tensor) -> Tensor:
+        u = u.view(len(u), self.n_outputs)
+        R = _product(self.X.T, u).T.reshape(-1)
+        return torch.cat([R, u.sum(0)]) if self.intercept else R
+
+    def rows(self, index: Tensor) -> Tensor:
+        features = self.X[index.numpy()]
+        if not isinstance(features, Tensor):
+            features = torch.from_numpy(features.toarray())
+        unit = torch.eye(self.n_outputs, dtype=features.dtype)
+        rows = torch.einsum("bf,ce->bcef", features, unit).flatten(2)  # (B, C, C F)
+        if not self.intercept:
+            return rows
+        return torch.cat([rows, unit.expand(len(index), -1, -1)], -1)
+
+    def take(self, index: Tensor) -> FeatureJacobian:
+        return FeatureJacobian(self.X[index.numpy()], self.n_outputs, self.intercept)
+
+    def held_bytes(self) -> int:
+        if isinstance(self.X, Tensor):
+            return self.X.numel() * self.X.element_size()
+        return 2 * int(self.X.data.nbytes)  # the values, and about as much for their places
+
+
+def _product(X: Any, B: Tensor) -> Tensor:
+    if isinstance(X, Tensor):
+        return X @ B
+    return torch.from_numpy(np.ascontiguousarray(X @ B.numpy()))

@@ -6,19 +6,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from fairij.data.checks import members
 from fairij.data.rows import n_rows
-from fairij.models.base import Editable, Evaluator, Linearization, members
+from fairij.models.base import Editable, Evaluator, Linearization
+from fairij.models.constant import ConstantLinearization, FeatureJacobian
 from fairij.models.losses import LOSSES
 from fairij.models.registry import adapt
-from fairij.models.wrapper_contract import check_wrapper
-
-__all__ = ["check_editable", "check_wrapper"]
 
 STEP = {torch.float64: 1e-6, torch.float32: 1e-3}  # of central differences, relative to theta
 NEAR = {torch.float64: 1e-5, torch.float32: 2e-2}  # relative error of what uses differences
@@ -37,34 +39,27 @@ def check_editable(editable: Editable, X: Any) -> None:
         The adapted model. Its batches may be smaller afterwards.
     X : table of rows
         At least four rows, and few: the Jacobian of each is formed.
-
-    Raises
-    ------
-    AssertionError
-        If a requirement of `Editable`, `Linearization` or `Evaluator` is not met.
     """
-    require_members(editable, Editable)
-    theta, before = editable.theta.clone(), editable.outputs(X).clone()
-    shape = tuple(before.shape)
+    _require_members(editable, Editable)
+    theta, before, rows = editable.theta.clone(), editable.outputs(X).clone(), n_rows(X)
     _require(theta.ndim == 1, f"theta must have shape (D,), got {tuple(theta.shape)}")
     _require(len(editable.parameter_names) > 0, "parameter_names must not be empty")
-    _require(len(shape) in (1, 2) and shape[0] == n_rows(X), f"outputs has shape {shape}")
-    _close("outputs(X, theta)", editable.outputs(X, theta), before, SAME)
+    sound = before.ndim in (1, 2) and len(before) == rows
+    _require(sound, f"outputs has shape {tuple(before.shape)}")
+    _close("outputs(X, theta)", editable.outputs(X, theta), before)
     linear = editable.linearize(X)
-    require_members(linear, Linearization)
-    check_products(editable, X, linear)
-    check_parts(linear)
-    check_shortcuts(linear)
-    check_evaluator(editable, X)
-    check_edits(editable, X)
-    check_training_facts(editable, n_rows(X))
+    _require_members(linear, Linearization)
+    _check_products(editable, X, linear)
+    _check_rows(linear)
+    _check_evaluator(editable, X)
+    _check_edits(editable, X)
+    _check_training_facts(editable, rows)
     _require(editable.halve_batches(X) in (True, False), "halve_batches must return a bool")
-    _close("outputs after halve_batches", editable.outputs(X), before, SAME)
+    _close("outputs after halve_batches", editable.outputs(X), before)
     _require(torch.equal(editable.theta, theta), "theta must stay as it was fitted")
 
 
-def require_members(found: Any, protocol: type) -> None:
-    """Raise unless the object has every member of the protocol."""
+def _require_members(found: Any, protocol: type) -> None:
     missing = [name for name in members(protocol) if not hasattr(found, name)]
     _require(
         not missing,
@@ -73,135 +68,110 @@ def require_members(found: Any, protocol: type) -> None:
     )
 
 
-def check_products(editable: Editable, X: Any, linear: Linearization) -> None:
+def _check_products(editable: Editable, X: Any, linear: Linearization) -> None:
     """``J r``, ``J^T u``, ``J^T m(J r)`` and the second-order term, by differences."""
-    theta, z = editable.theta, linear.outputs
-    _close("linearize(X).outputs", z, editable.outputs(X), SAME)
-    r, u = _direction(theta), _random(z, 1)
-    h = STEP[theta.dtype]
-    ahead, behind = (editable.outputs(X, theta + c * h * r) for c in (1, -1))
-    moved = linear.jvp(r)
-    _close("jvp, by differences of outputs", moved, (ahead - behind) / (2 * h), NEAR)
+    theta, z, h = editable.theta, linear.outputs, STEP[editable.theta.dtype]
+    _close("linearize(X).outputs", z, editable.outputs(X))
+    r, u, weights = _direction(theta, 0), _random(z, 1), _random(z, 2)
+
+    def slope(at: Tensor) -> Tensor:
+        return (editable.outputs(X, at + h * r) - editable.outputs(X, at - h * r)) / (2 * h)
+
+    moved, pulled = linear.jvp(r), linear.vjp(u)
+    _close("jvp, by differences of outputs", moved, slope(theta), NEAR)
     linear.jvp(r).zero_()
-    _close("jvp, after an earlier result was overwritten", linear.jvp(r), moved, SAME)
-    pulled = linear.vjp(u)
-    _require(pulled.shape == theta.shape, f"vjp has shape {tuple(pulled.shape)}")
+    _close("jvp, after an earlier result was overwritten", linear.jvp(r), moved)
+    _check_shape("vjp", pulled, theta.shape)
     _close("<u, J r> = <J^T u, r>", (u * moved).sum(), pulled @ r, SAME, u.norm() * moved.norm())
-    weights = _random(z, 2)
     both = linear.sandwich(r, lambda part, rows: part * weights[rows])
-    _close("sandwich, by vjp and jvp", both, linear.vjp(weights * moved), SAME)
+    _close("sandwich, by vjp and jvp", both, linear.vjp(weights * moved))
     by = 0.1 * _direction(theta, 3)
     there = linear.moved(by)
-    _close("moved(by).outputs", there.outputs, editable.outputs(X, theta + by), SAME)
-    ahead, behind = (editable.outputs(X, theta + by + c * h * r) for c in (1, -1))
-    _close("moved(by).jvp, by differences", there.jvp(r), (ahead - behind) / (2 * h), NEAR)
+    _close("moved(by).outputs", there.outputs, editable.outputs(X, theta + by))
+    _close("moved(by).jvp, by differences", there.jvp(r), slope(theta + by), NEAR)
     bend = (linear.moved(h * r).vjp(u) - linear.moved(-h * r).vjp(u)) / (2 * h)
     near = {kind: 5 * size for kind, size in NEAR.items()}
     _close("second_order, by differences of vjp", linear.second_order(u, r), bend, near, pulled)
 
 
-def check_parts(linear: Linearization) -> None:
-    """Some rows alone: `rows` and `restrict`."""
-    z = linear.outputs
-    theta = linear.vjp(torch.zeros_like(z))
-    index = torch.tensor([len(z) - 1, 0, 2, 2], device=z.device)
-    r, u = _direction(theta, 4) + 1, _random(z, 5)[index]
-    moved = linear.jvp(r)[index]
-    jacobians = linear.rows(index)
-    size = (len(index), z[0].numel(), len(theta))
-    _require(jacobians.shape == size, f"rows has shape {tuple(jacobians.shape)}, not {size}")
-    _close("rows(index) r, by jvp", (jacobians @ r.to(jacobians)).view_as(moved), moved, SAME)
+def _check_rows(linear: Linearization) -> None:
+    """Some rows alone, and the shortcuts against their slow forms, by the Jacobian of each row."""
+    z, u = linear.outputs, _random(linear.outputs, 5)
+    n, every = len(z), torch.arange(len(z), device=z.device)
+    r = _direction(linear.vjp(torch.zeros_like(z)), 4) + 1
+    J, moved = linear.rows(every), linear.jvp(r)
+    _check_shape("rows", J, (n, z[0].numel(), len(r)))  # (N, C, D)
+    _close("rows(index) r, by jvp", (J @ r.to(J)).view_as(moved), moved)
+
+    def pulled(index: Tensor) -> Tensor:
+        return torch.einsum("bc,bcd->d", u.reshape(n, -1)[index], J[index])
+
+    index = torch.tensor([n - 1, 0, 2, 2], device=z.device)
+    _close("rows(index), by all rows", linear.rows(index), J[index])
     for keep in (False, True):
         part = linear.restrict(index, keep=keep)
-        _close("restrict(index).outputs", part.outputs, z[index], SAME)
-        _close("restrict(index).jvp", part.jvp(r), moved, SAME)
-        pulled = torch.einsum("bc,bcd->d", u.reshape(len(index), -1), jacobians)
-        _close("restrict(index).vjp, by rows", part.vjp(u), pulled, SAME)
-
-
-def check_shortcuts(linear: Linearization) -> None:
-    """`sums`, `gram`, `row_squares` and `row_products` against their slow forms, or None."""
-    z = linear.outputs
-    n, every = len(z), torch.arange(len(z), device=z.device)
-    J = linear.rows(every)  # (N, C, D)
-    u = _random(z, 6)
+        _close("restrict(index).outputs", part.outputs, z[index])
+        _close("restrict(index).jvp", part.jvp(r), moved[index])
+        _close("restrict(index).vjp, by rows", part.vjp(u[index]), pulled(index))
     pieces = [every[:3], every[:0], every[2:].flip(0)]
-    flat = u.reshape(n, -1)
-    slow = [torch.einsum("bc,bcd->d", flat[piece], J[piece]) for piece in pieces]
-    _close("sums, by rows", linear.sums(u, pieces), torch.stack(slow, 1), SAME)
+    _close("sums, by rows", linear.sums(u, pieces), torch.stack([pulled(i) for i in pieces], 1))
     root = _random(J[:, :, :1] @ J[:, :, :1].mT, 7)
     middle = root @ root.mT
-    gram = linear.gram(middle)
-    if gram is not None:
-        _close("gram, by rows", gram, torch.einsum("ncd,nce,nef->df", J, middle, J), SAME)
-    squares, exact = linear.row_squares(), J.square().sum((1, 2))
-    if squares is not None:
-        _require(squares.shape == (n,), f"row_squares has shape {tuple(squares.shape)}")
+    if (gram := linear.gram(middle)) is not None:
+        _close("gram, by rows", gram, torch.einsum("ncd,nce,nef->df", J, middle, J))
+    if (products := linear.row_products()) is not None:
+        _close("row_products, by rows", products, torch.einsum("ncd,mcd->nm", J, J))
+    exact = J.square().sum((1, 2))
+    if (squares := linear.row_squares()) is not None:
+        _check_shape("row_squares", squares, (n,))
         low = bool((squares < exact - SAME[z.dtype] * exact.max()).any())
         _require(not low, "row_squares must be |J_n|^2 or a bound above it")
-    products = linear.row_products()
-    if products is not None:
-        _close("row_products, by rows", products, torch.einsum("ncd,mcd->nm", J, J), SAME)
     held = linear.held_bytes()
     _require(held is None or held >= 0, f"held_bytes must be None or at least 0, got {held!r}")
     _require(isinstance(linear.mode, str), "mode must be a str")
 
 
-def check_evaluator(editable: Editable, X: Any) -> None:
+def _check_evaluator(editable: Editable, X: Any) -> None:
     """Outputs of edits, against `outputs` at the edited parameters."""
     evaluator = editable.evaluator(X)
-    require_members(evaluator, Evaluator)
-    theta, d = editable.theta, 0.1 * _direction(editable.theta, 8)
-    scales = torch.tensor([0.5, 1.0], dtype=torch.float64)
-    exact = torch.stack([editable.outputs(X, theta + c * d) for c in scales.tolist()])
-    several = evaluator.along(d, scales)
-    _require(several.shape == exact.shape, f"along has shape {tuple(several.shape)}")
+    _require_members(evaluator, Evaluator)
+    d, scales = 0.1 * _direction(editable.theta, 8), torch.tensor([0.5, 1.0], dtype=torch.float64)
+    exact = torch.stack([editable.outputs(X, editable.theta + c * d) for c in scales.tolist()])
+    several, quick = evaluator.along(d, scales), evaluator.confirm(d, 1.0, everywhere=False)
+    _check_shape("along", several, exact.shape)
     if not evaluator.estimates:
-        _close("along, several scales", several, exact, SAME)
-    _close("along, one scale", evaluator.along(d, scales[:1]), exact[:1], SAME)
-    _close("confirm everywhere", evaluator.confirm(d, 1.0, everywhere=True), exact[1:], SAME)
-    found = evaluator.confirm(d, 1.0, everywhere=False)
-    _require(found.shape == exact[1:].shape, f"confirm has shape {tuple(found.shape)}")
-    _require(
-        torch.equal(_labels(found), _labels(exact[1:])),
-        "confirm must give every row the label that the edited model gives it",
-    )
+        _close("along, several scales", several, exact)
+    _close("along, one scale", evaluator.along(d, scales[:1]), exact[:1])
+    _close("confirm everywhere", evaluator.confirm(d, 1.0, everywhere=True), exact[1:])
+    _check_shape("confirm", quick, exact[1:].shape)
+    first, second = (z > 0 if z.ndim == 2 else z.argmax(-1) for z in (quick, exact[1:]))
+    same = torch.equal(first, second)
+    _require(same, "confirm must give every row the label that the edited model gives it")
 
 
-def check_edits(editable: Editable, X: Any) -> None:
+def _check_edits(editable: Editable, X: Any) -> None:
     """`edited` copies the model with other parameters and changes nothing else."""
     theta, before = editable.theta.clone(), editable.outputs(X).clone()
     there = theta + 0.1 * _direction(theta, 9)
-    edited = editable.edited(there)
-    again = adapt(edited, parameters=editable.parameter_names)
-    _close("theta of the edited model", again.theta, there, SAME)
-    _close("outputs of the edited model", again.outputs(X), editable.outputs(X, there), SAME)
-    _require(
-        again.frame_fingerprint() == editable.frame_fingerprint(),
-        "frame_fingerprint must not change with an edit",
-    )
-    _close("outputs of the original after an edit", editable.outputs(X), before, SAME)
+    again = adapt(editable.edited(there), parameters=editable.parameter_names)
+    _close("theta of the edited model", again.theta, there)
+    _close("outputs of the edited model", again.outputs(X), editable.outputs(X, there))
+    same = again.frame_fingerprint() == editable.frame_fingerprint()
+    _require(same, "frame_fingerprint must not change with an edit")
+    _close("outputs of the original after an edit", editable.outputs(X), before)
     _require(torch.equal(editable.theta, theta), "an edit must not change the original's theta")
 
 
-def check_training_facts(editable: Editable, rows: int) -> None:
+def _check_training_facts(editable: Editable, rows: int) -> None:
     """Loss, classes, weights, held-back rows and penalty are well-formed."""
     _require(editable.loss_name in (None, *LOSSES), f"loss_name is {editable.loss_name!r}")
-    classes, size = editable.classes, len(editable.theta)
+    classes, words = editable.classes, (*editable.class_names, *editable.caveats)
     _require(classes is None or np.ndim(classes) == 1, "classes must be None or have shape (C,)")
-    words = (*editable.class_names, *editable.caveats)
     _require(all(isinstance(word, str) for word in words), "class_names and caveats must be words")
-    n_classes = 2 if classes is None else len(classes)
-    y = torch.arange(rows) % n_classes
+    y = torch.arange(rows) % (2 if classes is None else len(classes))
     for given in (None, torch.linspace(1, 2, rows, dtype=torch.float64)):
         weight = editable.row_weights(y, given)
-        if weight is None and given is None:
-            continue
-        sound = (
-            weight is not None
-            and weight.shape == (rows,)
-            and bool((weight.isfinite() & (weight >= 0)).all())
-        )
+        sound = given is None if weight is None else _is_at_least_0(weight, rows)
         _require(sound, "row_weights must give one finite weight of at least 0 per row")
     held = editable.held_back(np.arange(rows) if classes is None else classes[y.numpy()])
     if not (held is None or (isinstance(held, str) and held == "unknown")):
@@ -209,17 +179,15 @@ def check_training_facts(editable: Editable, rows: int) -> None:
         inside = places.dtype.kind == "i" and bool(((places >= 0) & (places < rows)).all())
         _require(inside, "held_back must be None, 'unknown' or row numbers")
     l2 = editable.l2(rows, float(rows))
-    _require(
-        l2 is None or (l2.shape == (size,) and bool((l2 >= 0).all())),
-        "l2 must be None or have shape (D,) and no entry below 0",
-    )
+    sound = l2 is None or _is_at_least_0(l2, len(editable.theta))
+    _require(sound, "l2 must be None or have shape (D,) and no entry below 0")
 
 
-def _labels(z: Tensor) -> Tensor:
-    return z > 0 if z.ndim == 2 else z.argmax(-1)
+def _is_at_least_0(values: Tensor, size: int) -> bool:
+    return values.shape == (size,) and bool((values.isfinite() & (values >= 0)).all())
 
 
-def _direction(theta: Tensor, seed: int = 0) -> Tensor:
+def _direction(theta: Tensor, seed: int) -> Tensor:
     """A random direction of about the length of theta."""
     r = _random(theta, seed)
     return r * (theta.norm() + 1) / r.norm()
@@ -235,20 +203,156 @@ def _require(condition: bool, message: str) -> None:
         raise AssertionError(f"{message}.")
 
 
+def _check_shape(what: str, found: Tensor, shape: tuple[int, ...]) -> None:
+    _require(found.shape == shape, f"{what} has shape {tuple(found.shape)}, not {tuple(shape)}")
+
+
 def _close(
     what: str,
     found: Tensor,
     expected: Tensor,
-    tolerance: dict[torch.dtype, float],
+    tolerance: dict[torch.dtype, float] = SAME,
     scale: Tensor | None = None,
 ) -> None:
     """Raise unless values agree within a tolerance, relative to the largest of ``scale``."""
-    _require(
-        found.shape == expected.shape,
-        f"{what}: the shape must be {tuple(expected.shape)}, got {tuple(found.shape)}",
-    )
+    _check_shape(what, found, expected.shape)
     size = float((expected if scale is None else scale).abs().max())
     off = float((found.double() - expected.double()).abs().max())
     exact = found.dtype == expected.dtype == torch.float64
     limit = tolerance[torch.float64 if exact else torch.float32] * size
     _require(off <= limit, f"{what}: off by {off:.2e}, more than {limit:.2e}")
+
+
+# --- wrappers -----------------------------------------------------------------------------------
+
+
+def check_wrapper(
+    make: Callable[[Editable], Editable],
+    rows: Callable[[NDArray[Any]], Any] = lambda X: X,
+    *,
+    own: Collection[str] = (),
+) -> None:
+    """Check that a wrapper, its linearisations and its evaluators pass on every member.
+
+    Parameters
+    ----------
+    make : callable
+        Wraps an `Editable` in another one.
+    rows : callable, default=identity
+        The form in which the wrapper gets its rows, made from an array of shape ``(9, 3)``.
+    own : collection of str, default=()
+        Members that the wrapper answers itself, such as ``("edited", "held_bytes")``.
+    """
+    inner = exemplar(torch.tensor([1.0, -2.0, 0.5]).double())
+    wrapper, given = make(inner), rows(ROWS)
+    for protocol, found, expected in (
+        (Editable, wrapper, inner),
+        (Linearization, wrapper.linearize(given), inner.linearize(ROWS)),
+        (Evaluator, wrapper.evaluator(given), inner.evaluator(ROWS)),
+    ):
+        for name in (name for name in members(protocol) if name not in own):
+            lost = f"{type(found).__name__} must pass on `{name}` of `{protocol.__name__}`"
+            right = _answer(name, expected, ROWS)
+            try:
+                told = _answer(name, found, given)
+            except Exception as error:
+                raise AssertionError(f"{lost}, but it raised {error!r}.") from error
+            same = told.shape == right.shape and (
+                np.allclose(told, right, atol=1e-12)
+                if told.dtype.kind == right.dtype.kind == "f"
+                else told.tolist() == right.tolist()
+            )
+            _require(same, f"{lost}: the inner object gives {right}, the wrapper {told}")
+
+
+def _answer(name: str, of: Any, X: Any) -> NDArray[Any]:
+    """What an object says about one member; `QUESTIONS` has what takes arguments."""
+    value = QUESTIONS[name](of, X) if name in QUESTIONS else getattr(of, name)
+    if name == "outputs":
+        value = value if isinstance(value, Tensor) else torch.stack([value(X), value(X, THREE)])
+    return np.asarray(value() if callable(value) else value)
+
+
+class _Shortcuts(ConstantLinearization):
+    """``z = X theta``, with every shortcut, and a made-up second-order term."""
+
+    mode = "exemplar"
+    jacobian: FeatureJacobian
+
+    def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
+        return weights.sum() * direction
+
+    def gram(self, middle: Tensor) -> Tensor:
+        return self.jacobian.X.T @ (middle[:, 0] * self.jacobian.X)
+
+    def row_squares(self) -> Tensor:
+        return self.jacobian.X.square().sum(1)
+
+    def row_products(self) -> Tensor:
+        return self.jacobian.X @ self.jacobian.X.T
+
+
+def exemplar(theta: Tensor) -> Any:
+    """A linear `Editable` that answers every member, and none as the defaults would."""
+
+    def linearize(X: Any, *, keep: bool = True, at: Tensor = theta) -> _Shortcuts:
+        features = torch.as_tensor(np.asarray(X), dtype=torch.float64)
+        jacobian = FeatureJacobian(features, 1, intercept=False)
+        return _Shortcuts(jacobian.times(at), jacobian)
+
+    def evaluator(X: Any) -> SimpleNamespace:
+        def along(direction: Tensor, scales: Tensor) -> Tensor:
+            return linearize(X).along(direction, scales) + 0.25 * (len(scales) > 1)
+
+        def confirm(direction: Tensor, scale: float, *, everywhere: bool) -> Tensor:
+            return along(direction, torch.tensor([scale])) + 0.125 * (not everywhere)
+
+        return SimpleNamespace(estimates=True, along=along, confirm=confirm)
+
+    return SimpleNamespace(
+        theta=theta,
+        parameter_names=["exemplar"],
+        linearize=linearize,
+        evaluator=evaluator,
+        outputs=lambda X, at=None: linearize(X, at=theta if at is None else at).outputs,
+        edited=exemplar,
+        frame_fingerprint=lambda: "exemplar",
+        loss_name="squared_error",
+        classes=np.array(["no", "yes"]),
+        class_names=("no", "yes"),
+        caveats=("This is an exemplar.",),
+        row_weights=lambda y, weight: (1.0 if weight is None else weight) * (1.0 + y),
+        held_back=lambda y: np.array([len(y) - 1]),
+        l2=lambda rows, weight_sum: torch.full_like(theta, rows / (2 * weight_sum)),
+        halve_batches=lambda X: True,
+    )
+
+
+ROWS: NDArray[np.float64] = np.random.default_rng(0).normal(size=(9, 3))
+THREE = torch.tensor([0.3, 0.2, -0.4]).double()
+NINE = torch.linspace(-1, 1, 9).double()
+SOME = torch.tensor([7, 0, 3])
+PIECES = [torch.tensor([8, 1]), torch.tensor([], dtype=torch.long), torch.arange(2, 6)]
+# (object, rows) -> answer, for the members that take arguments
+QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "linearize": lambda part, X: part.linearize(X, keep=False).outputs,
+    "evaluator": lambda part, X: part.evaluator(X).along(THREE, torch.ones(1)),
+    "edited": lambda part, X: part.edited(THREE).theta,
+    "row_weights": lambda part, X: part.row_weights(torch.arange(9) % 2, None),
+    "held_back": lambda part, X: part.held_back(np.zeros(9)),
+    "l2": lambda part, X: part.l2(9, 4.0),
+    "halve_batches": lambda part, X: part.halve_batches(X),
+    "jvp": lambda part, X: part.jvp(THREE),
+    "vjp": lambda part, X: part.vjp(NINE),
+    "sandwich": lambda part, X: part.sandwich(THREE, lambda found, rows: found * NINE[rows]),
+    "rows": lambda part, X: part.rows(SOME),
+    "second_order": lambda part, X: part.second_order(NINE + 2, THREE),
+    "restrict": lambda part, X: part.restrict(SOME).jvp(THREE),
+    "moved": lambda part, X: torch.stack([(at := part.moved(THREE)).outputs, at.jvp(THREE)]),
+    "sums": lambda part, X: part.sums(NINE, PIECES),
+    "gram": lambda part, X: part.gram(NINE[:, None, None]),
+    "along": lambda part, X: part.along(THREE, NINE[6:]),
+    "confirm": lambda part, X: torch.cat(
+        [part.confirm(THREE, 2.0, everywhere=everywhere) for everywhere in (False, True)]
+    ),
+}

@@ -27,31 +27,24 @@ class Loss(Protocol):
 
     def check(self, z: Tensor, y: Tensor) -> None:
         """Raise unless ``y`` lies in the loss's domain and fits the shape of ``z``."""
-        ...
 
     def value(self, z: Tensor, y: Tensor) -> Tensor:
         """``l(z_n, y_n)``, shape ``(N,)``."""
-        ...
 
     def slope(self, z: Tensor, y: Tensor) -> Tensor:
         """``l'(z_n, y_n)``, shaped like ``z``."""
-        ...
 
     def curve(self, z: Tensor, v: Tensor) -> Tensor:
         """``l''(z_n) v_n``, shaped like ``z``."""
-        ...
 
     def curve_root(self, z: Tensor) -> Tensor:
         """``S_n`` with ``S_n S_n^T = l''(z_n)``, shape ``(N, C, C)``."""
-        ...
 
     def scores(self, z: Tensor, temperature: float = 1.0) -> Tensor:
         """What fairness is measured on, softly: probabilities, or the prediction itself."""
-        ...
 
     def predict(self, z: Tensor) -> Tensor:
         """Class indices, or the predicted value."""
-        ...
 
 
 class BinaryCrossEntropy:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from fairij.data.checks import members
 from fairij.errors import InvalidInputError
-from fairij.models.base import Editable, EditableDefaults, members
-from fairij.models.refused import reason
+from fairij.models.base import Editable, EditableDefaults
 
 
 class Family(NamedTuple):
@@ -36,30 +36,19 @@ def of_class(library: str, *names: str) -> Callable[[Any], bool]:
 
 
 def family(adapter: str, name: str = "", **classes: str) -> Family:
-    """A family by the names of its classes, with an adapter that is imported when it is needed.
+    """A family by the names of its classes in each library, separated by commas.
 
-    Parameters
-    ----------
-    adapter : str
-        ``"module:function"`` below ``fairij.models``.
-    name : str, default=""
-        The name for messages; by default the classes.
-    **classes : str
-        The names of classes for each library, separated by commas.
+    ``adapter``, ``"module:function"`` below ``fairij.models``, is imported when it is needed.
     """
     tests = [of_class(library, *names.split(", ")) for library, names in classes.items()]
+    module, _, function = adapter.partition(":")
 
-    def recognises(model: Any) -> bool:
-        return any(test(model) for test in tests)
+    def make(model: Any, **options: Any) -> Any:
+        return getattr(import_module(f"fairij.models.{module}"), function)(model, **options)
 
-    def make(model: Any, **options: Any) -> Editable:
-        module, _, function = adapter.partition(":")
-        made: Editable = getattr(import_module(f"fairij.models.{module}"), function)(
-            model, **options
-        )
-        return made
-
-    return Family(name or ", ".join(classes.values()), recognises, make)
+    return Family(
+        name or ", ".join(classes.values()), lambda model: any(test(model) for test in tests), make
+    )
 
 
 FAMILIES: list[Family] = [
@@ -99,6 +88,39 @@ FAMILIES: list[Family] = [
     family("sklearn.pipeline:frozen", sklearn="FrozenEstimator"),
 ]
 
+_AFTERWARDS = (
+    "it changes the scores of a trained classifier; edit that classifier first, then wrap the "
+    "edited one, as in CalibratedClassifierCV(FrozenEstimator(fair.estimator_))"
+)
+_THRESHOLD = (
+    "it moves the threshold of a trained classifier; edit that classifier (its `estimator_`), then "
+    "choose the threshold of the edited one, as in "
+    "FixedThresholdClassifier(FrozenEstimator(fair.estimator_))"
+)
+_MANY_MODELS = (
+    "it consists of several models, each with its own loss; edit them one by one, or train a "
+    "multinomial LogisticRegression"
+)
+_AVERAGED = (
+    "it averages models that were fitted apart, each to its own sample, so it has no single "
+    "training loss; train a boosted ensemble instead, such as HistGradientBoostingClassifier"
+)
+_KINKS = "its L1 penalty has no derivative at zero coefficients; train Ridge instead"
+_NO_SCORE = "its loss gives no probabilities; train LogisticRegression instead"
+
+REFUSED: dict[str, str] = {  # class name -> the reason and the cure
+    "CalibratedClassifierCV": _AFTERWARDS,
+    **dict.fromkeys(("FixedThresholdClassifier", "TunedThresholdClassifierCV"), _THRESHOLD),
+    "TransformedTargetRegressor": "its predictions are transformed after they are made; edit its "
+    "`regressor_` on the transformed target",
+    **dict.fromkeys(
+        ("OneVsRestClassifier", "OneVsOneClassifier", "MultiOutputClassifier"), _MANY_MODELS
+    ),
+    **dict.fromkeys(("BaseForest", "BaseBagging"), _AVERAGED),
+    **dict.fromkeys(("Lasso", "LassoCV", "ElasticNet", "ElasticNetCV"), _KINKS),
+    **dict.fromkeys(("LinearSVC", "RidgeClassifier", "RidgeClassifierCV"), _NO_SCORE),
+}
+
 
 def adapt(model: Any, **options: Any) -> Editable:
     """Wrap a fitted model of any supported family; an `Editable` is returned as it is.
@@ -115,15 +137,17 @@ def adapt(model: Any, **options: Any) -> Editable:
     Editable
         The model, seen through the parameters that may be edited.
     """
-    for kind in FAMILIES:
-        if kind.recognises(model):
-            return kind.make(model, **options)
+    for known in FAMILIES:
+        if known.recognises(model):
+            return known.make(model, **options)
     missing = [name for name in members(Editable) if not hasattr(model, name)]
     if not missing:
-        editable: Editable = model
-        return editable
-    if why := reason(model):
-        raise InvalidInputError(f"A {type(model).__name__} cannot be edited: {why}.")
+        return cast(Editable, model)
+    for kind in type(model).__mro__:
+        if kind.__name__ in REFUSED:
+            raise InvalidInputError(
+                f"A {type(model).__name__} cannot be edited: {REFUSED[kind.__name__]}."
+            )
     own = [name for name in members(Editable) if not hasattr(EditableDefaults, name)]
     if not set(own) <= set(missing):
         raise InvalidInputError(
@@ -133,7 +157,7 @@ def adapt(model: Any, **options: Any) -> Editable:
         )
     raise InvalidInputError(
         f"No family of models recognises {type(model).__name__!r}; supported are "
-        f"{', '.join(kind.name for kind in FAMILIES)}. For anything else write an adapter: an "
+        f"{', '.join(known.name for known in FAMILIES)}. For anything else write an adapter: an "
         f"object with the members of `fairij.models.Editable` ({', '.join(own)}; the rest from "
         "`EditableDefaults`). Give that object to FairIJ."
     )

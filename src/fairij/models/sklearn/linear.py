@@ -28,8 +28,7 @@ from fairij.data.hashing import state_fingerprint
 from fairij.data.rows import to_tensors
 from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
-from fairij.models.constant import ConstantLinearization
-from fairij.models.features import FeatureJacobian
+from fairij.models.constant import ConstantLinearization, FeatureJacobian
 from fairij.models.sklearn.estimators import (
     check_columns,
     class_names,

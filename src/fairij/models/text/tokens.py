@@ -26,11 +26,9 @@ class TakesTexts(Protocol):
     @property
     def model(self) -> Any:
         """The classifier itself."""
-        ...
 
     def tokenise(self, texts: list[str]) -> Mapping[str, Any]:
         """Texts as columns of tokens."""
-        ...
 
 
 def token_rows(

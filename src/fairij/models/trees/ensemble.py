@@ -53,53 +53,42 @@ class Library(Protocol):
     @property
     def trees(self) -> Trees:
         """The trees that predict."""
-        ...
 
     @property
     def dtype(self) -> torch.dtype:
         """The precision in which the library stores a leaf."""
-        ...
 
     @property
     def loss_name(self) -> str:
         """The training loss, a name in `fairij.LOSSES`."""
-        ...
 
     @property
     def classes(self) -> NDArray[Any] | None:
         """The class labels in the order of the outputs; None if the model has none."""
-        ...
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """The leaf of each tree that each row falls into, counted within the tree, ``(N, T)``."""
-        ...
 
     def base(self, X: Any) -> NDArray[np.float64]:
         """The outputs without any tree, ``(C,)`` or ``(N, C)``."""
-        ...
 
     def native(self, X: Any) -> NDArray[Any]:
         """The outputs as the library predicts them, ``(N,)`` or ``(N, C)``."""
-        ...
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         """Sample weights times the model's class weights; ``y`` holds class indices."""
-        ...
 
     def replaced(self, values: NDArray[np.float64]) -> Any:
         """A copy of the user's model with these leaf values."""
-        ...
 
     # `LibraryDefaults` has an answer for each of these.
 
     @property
     def caveats(self) -> tuple[str, ...]:
         """Sentences on what an edit does not keep of this model, or cannot know."""
-        ...
 
     def held_back(self, y: NDArray[Any]) -> Held:
         """Which of the rows with these labels training did not see."""
-        ...
 
 
 class LibraryDefaults:

@@ -27,7 +27,7 @@ from benchmarks.generated import Generated, model_of, validation
 from benchmarks.measure import _peak_mb, _status_mb, held
 from benchmarks.scale_record import ALONE, Record, table
 from fairij import ConjugateGradient, FairIJ, Grid
-from fairij.data.processes import processes, rank
+from fairij.data.rows import processes, rank
 from fairij.scale.sharding import Shard, start
 from fairij.scale.streaming import Chunks
 

@@ -99,7 +99,7 @@ def test_another_error_is_not_retried() -> None:
     assert calls == [240]
 
 
-needs_files = pytest.mark.skipif(not row_vectors._can_map(), reason="no such files on this system")
+needs_files = pytest.mark.skipif(not row_vectors.CAN_MAP, reason="no such files on this system")
 
 
 @needs_files

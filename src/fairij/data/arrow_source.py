@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,22 +37,16 @@ class ArrowSource(Source):
     def __init__(self, data: Any, features: Sequence[str]) -> None:
         arrow: Any = import_module("pyarrow.dataset")
         self.columns = _feature_names(features)
+        form = None if isinstance(data, arrow.Dataset) else _format(data)
         try:
-            self._data = (
-                data
-                if isinstance(data, arrow.Dataset)
-                else arrow.dataset(_paths(data), format=_format(data))
-            )
-            whole = self._data.get_fragments()
+            whole = data if form is None else arrow.dataset(_paths(data), format=form)
             self._fragments = [
                 part
-                for fragment in whole
+                for fragment in whole.get_fragments()
                 for part in getattr(fragment, "split_by_row_group", lambda f=fragment: [f])()
             ]
-            self._names = list(self._data.schema.names)
+            self._names = list(whole.schema.names)
             counts = [_fragment_rows(fragment) for fragment in self._fragments]
-        except InvalidInputError:
-            raise
         except ARROW_ERRORS as error:
             raise InvalidInputError(f"The data set {data} cannot be read: {error}") from None
         self._check(self.columns)
@@ -74,37 +70,27 @@ class ArrowSource(Source):
 
     def _batches(self, columns: list[str], size: int, start: int, stop: int) -> Iterator[Any]:
         """Rows ``start`` to ``stop`` of some columns."""
-        batches = self._read(columns, size, start, stop)
-        while True:
-            try:
-                batch = next(batches, None)
-            except ARROW_ERRORS as error:
-                raise InvalidInputError(f"The data set cannot be read: {error}") from None
-            if batch is None:
-                return
-            yield batch
-
-    def _read(self, columns: list[str], size: int, start: int, stop: int) -> Iterator[Any]:
-        for fragment, (first, last) in zip(self._fragments, pairwise(self._starts), strict=True):
-            if last <= start or first >= stop:
-                continue
-            place = first
-            for batch in _fragment_batches(fragment, columns, size):
-                low, high = max(start - place, 0), min(stop - place, batch.num_rows)
-                place += batch.num_rows
-                if low < high:
-                    yield batch.slice(low, high - low).to_pandas(ignore_metadata=True)
-                if place >= stop:
-                    return
+        ranges = zip(self._fragments, pairwise(self._starts), strict=True)
+        try:
+            for fragment, (place, last) in ranges:
+                if last <= start or place >= stop:
+                    continue
+                for batch in _fragment_batches(fragment, columns, size):
+                    low, high = max(start - place, 0), min(stop - place, batch.num_rows)
+                    place += batch.num_rows
+                    if low < high:
+                        yield batch.slice(low, high - low).to_pandas(ignore_metadata=True)
+                    if place >= stop:
+                        return
+        except ARROW_ERRORS as error:
+            raise InvalidInputError(f"The data set cannot be read: {error}") from None
 
     def _check(self, names: tuple[str, ...]) -> None:
         missing = [name for name in names if name not in self._names]
-        if missing or not names:
+        if missing:
             raise InvalidInputError(
                 f"The data set has no column {missing[0]!r}; it has "
                 f"{', '.join(map(repr, self._names[:20]))}."
-                if missing
-                else "`features` must name at least one column."
             )
 
 
@@ -115,14 +101,10 @@ def _fragment_rows(fragment: Any) -> int:
 
 def _fragment_batches(fragment: Any, columns: list[str], size: int) -> Iterator[Any]:
     """The rows of a fragment in order, not read ahead: that would hold several chunks."""
-    if not _is_plain_parquet(fragment):
-        yield from fragment.to_batches(
-            columns=columns,
-            batch_size=size,
-            batch_readahead=0,
-            fragment_readahead=0,
-            use_threads=False,
-        )
+    arrow: Any = import_module("pyarrow.dataset")
+    if getattr(fragment, "format", None) != arrow.ParquetFileFormat():  # or it has options
+        at_once = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+        yield from fragment.to_batches(columns=columns, batch_size=size, **at_once)
         return
     # the scan of a data set would hold a whole row group, which may be the whole file
     parquet: Any = import_module("pyarrow.parquet")
@@ -135,19 +117,15 @@ def _fragment_batches(fragment: Any, columns: list[str], size: int) -> Iterator[
             yield batch.select(columns)  # they come in the order of the file
 
 
-def _is_plain_parquet(fragment: Any) -> bool:
-    """Whether it is Parquet that is read without special options."""
-    arrow: Any = import_module("pyarrow.dataset")
-    return bool(getattr(fragment, "format", None) == arrow.ParquetFileFormat())
-
-
 def _feature_names(features: Any) -> tuple[str, ...]:
     if isinstance(features, (str, bytes)) or not isinstance(features, Iterable):
         raise InvalidInputError(
             "`features` must name the columns that the model takes, in order, as in "
             f"['age', 'wage']; got {features!r}."
         )
-    return tuple(features)
+    if not (names := tuple(features)):
+        raise InvalidInputError("`features` must name at least one column.")
+    return names
 
 
 def _paths(data: Any) -> Any:
@@ -168,11 +146,8 @@ def _format(data: Any) -> str:
 
 
 def _files(path: str) -> list[str]:
-    """The path of a file, or the paths of the files that Arrow finds in a folder."""
+    """The path of a file, or the paths of what Arrow finds in a folder."""
     if not os.path.isdir(path):
         return [path]
-    found: list[str] = []
-    for folder, inner, names in os.walk(path):
-        inner[:] = [name for name in inner if not name.startswith((".", "_"))]
-        found += [os.path.join(folder, n) for n in names if not n.startswith((".", "_"))]
-    return sorted(found)
+    inside = sorted(file.relative_to(path).as_posix() for file in Path(path).rglob("*"))
+    return [os.path.join(path, name) for name in inside if not re.search("(^|/)[._]", name)]

@@ -18,10 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.data.chunks import part_of_table
-from fairij.data.processes import processes
-from fairij.data.rows import n_rows, take_rows
-from fairij.data.sources import READ_ROWS, Source
+from fairij.data.rows import n_rows, parts_of, processes, take_rows
+from fairij.data.sources import READ_ROWS, Source, part_of_table
 
 HASHED_ROWS = 100_000
 DENSE_BYTES = 2**26  # larger sparse matrices are hashed by their entries
@@ -98,31 +96,24 @@ def _add_state(digest: Any, value: Any, inside: frozenset[int]) -> None:
 
 
 def data_fingerprint(X: Any, y: Any, *, every_row: bool = False) -> str:
-    """A hash of rows and labels; beyond 100,000 rows, of an even sample of them.
-
-    With ``every_row`` all rows are read, block by block.
-    """
+    """A hash of rows and labels; beyond 100,000 rows, of an even sample unless ``every_row``."""
     rows = n_rows(X)
     step = 1 if every_row else max(1, -(-rows // HASHED_ROWS))
     digest = hashlib.sha256(f"{rows} {step}".encode())
-    for part in [*_parts(X), y]:
+    for part in (*parts_of(X).values(), y):
         if every_row:
-            tables = _blocks(part)
-        elif step == 1 and not isinstance(part, Source):
-            tables = iter([part])
+            _add_every_row(digest, part)
         else:
-            tables = iter([take_rows(part, np.arange(0, rows, step))])
-        for table in tables:
-            _add_rows(digest, table)
+            whole = step == 1 and not isinstance(part, Source)
+            _add_rows(digest, part if whole else take_rows(part, np.arange(0, rows, step)))
     return digest.hexdigest()
 
 
 def rows_fingerprint(X: Any) -> str:
     """A hash of all rows, read block by block."""
     digest = hashlib.sha256()
-    for part in _parts(X):
-        for table in _blocks(part):
-            _add_rows(digest, table)
+    for part in parts_of(X).values():
+        _add_every_row(digest, part)
     return digest.hexdigest()
 
 
@@ -131,7 +122,7 @@ def in_background(work: Callable[[], str], X: Any) -> Callable[[], str]:
 
     The work is left until that call if ``X`` is a `Source` or there are several processes.
     """
-    if processes() > 1 or any(isinstance(part, Source) for part in _parts(X)):
+    if processes() > 1 or any(isinstance(part, Source) for part in parts_of(X).values()):
         return work
     thread = ThreadPoolExecutor(1)
     found = thread.submit(work)
@@ -139,32 +130,26 @@ def in_background(work: Callable[[], str], X: Any) -> Callable[[], str]:
     return found.result
 
 
-def _parts(X: Any) -> list[Any]:
-    return list(X.values()) if isinstance(X, Mapping) else list(X) if isinstance(X, tuple) else [X]
+def _add_every_row(digest: Any, part: Any) -> None:
+    """Hash all rows of one part of a table, block by block."""
+    for table in part.hashed(READ_ROWS) if isinstance(part, Source) else _blocks(part):
+        if isinstance(table, pd.DataFrame) and len(set(table.dtypes)) > 1:
+            # column by column: as one array, its numbers would become text
+            table = tuple(table.iloc[:, i].to_numpy() for i in range(table.shape[1]))
+        _add_rows(digest, table)
 
 
 def _blocks(part: Any) -> Iterator[Any]:
-    """All rows of one part of a table, block by block."""
-    if isinstance(part, Source):
-        yield from map(_by_kind, part.hashed(READ_ROWS))
-        return
     table = part.tocsr() if hasattr(part, "tocsr") else part
     table = table if hasattr(table, "shape") else _array(table)
     for start in range(0, table.shape[0], READ_ROWS):
-        yield _by_kind(part_of_table(table, slice(start, start + READ_ROWS)))
-
-
-def _by_kind(table: Any) -> Any:
-    """A frame with several dtypes as its columns: as one array, its numbers would become text."""
-    if isinstance(table, pd.DataFrame) and len(set(table.dtypes)) > 1:
-        return tuple(table.iloc[:, i].to_numpy() for i in range(table.shape[1]))
-    return table
+        yield part_of_table(table, slice(start, start + READ_ROWS))
 
 
 def _add_rows(digest: Any, table: Any) -> None:
     """Hash some rows: an array, frame, tensor or sparse matrix, or several of those."""
     if isinstance(table, (Mapping, tuple)):
-        for part in _parts(table):
+        for part in parts_of(table).values():
             _add_rows(digest, part)
         return
     if isinstance(table, Tensor):
@@ -179,13 +164,9 @@ def _add_rows(digest: Any, table: Any) -> None:
 
 
 def _array(table: Any) -> NDArray[Any]:
-    """A table as an array; texts and rows of different lengths as objects.
-
-    An array of text would make every entry as wide as the longest.
-    """
-    if not isinstance(table, list):
-        return np.asarray(table)
-    if not any(isinstance(value, str) for value in table[:1]):
+    """A table as an array; texts and rows of different lengths as objects."""
+    # an array of text would make every entry as wide as the longest
+    if not (isinstance(table, list) and table and isinstance(table[0], str)):
         with suppress(ValueError):
             return np.asarray(table)
     rows = np.empty(len(table), object)
@@ -196,8 +177,9 @@ def _array(table: Any) -> NDArray[Any]:
 def _add_values(digest: Any, values: NDArray[Any]) -> None:
     digest.update(f"{values.shape} values".encode())
     for value in values.ravel():
-        whole = value.tolist() if isinstance(value, np.ndarray) else value
-        text = str(whole).encode("utf-8", "surrogatepass")
+        text = str(value.tolist() if isinstance(value, np.ndarray) else value).encode(
+            "utf-8", "surrogatepass"
+        )
         digest.update(f"{len(text)} ".encode() + text)
 
 

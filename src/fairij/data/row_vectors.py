@@ -11,6 +11,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from math import prod
 from weakref import WeakValueDictionary
 
@@ -21,6 +22,7 @@ from fairij.errors import InvalidInputError
 
 BLOCK_ROWS = 2**16
 SMALLEST = 2**20  # bytes; smaller vectors stay in memory
+CAN_MAP = hasattr(os, "posix_fallocate") and hasattr(mmap, "MADV_DONTNEED")
 _maps: WeakValueDictionary[int, mmap.mmap] = WeakValueDictionary()  # by the address of the tensor
 
 
@@ -28,11 +30,9 @@ def new_rows(like: Tensor, rows: int, *, in_file: bool) -> Tensor:
     """An empty tensor of ``rows`` rows like those of ``like``; in a file if asked and possible."""
     shape = (rows, *like.shape[1:])
     size = prod(shape) * like.element_size()
-    if in_file and size >= SMALLEST and like.device.type == "cpu" and _can_map():
-        try:
+    if in_file and size >= SMALLEST and like.device.type == "cpu" and CAN_MAP:
+        with suppress(OSError):  # no folder for temporary files, or no space in it
             return _new_in_file(size, like.dtype).view(shape)
-        except OSError:  # no folder for temporary files, or no space in it
-            pass
     return like.new_empty(shape)
 
 
@@ -80,10 +80,6 @@ def joined(parts: Iterator[Tensor], rows: int, *, in_file: bool = False) -> Tens
             f"{place} came back."
         )
     return whole
-
-
-def _can_map() -> bool:
-    return hasattr(os, "posix_fallocate") and hasattr(mmap, "MADV_DONTNEED")
 
 
 def _new_in_file(size: int, dtype: torch.dtype) -> Tensor:

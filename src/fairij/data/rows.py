@@ -1,4 +1,7 @@
-"""Tables of rows in any form: count the rows, take some, check them, make tensors of them."""
+"""Tables of rows in any form: count the rows, take some, check them, make tensors of them.
+
+A table is in memory, or a `Source` that is read chunk by chunk, or spread over processes.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,61 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+import torch.distributed as dist
 from torch import Tensor
+from torch.utils.data import DataLoader
 
-from fairij.data.sources import Source
+from fairij.data.sources import ArraySource, LoaderSource, Source, row_numbers
 from fairij.errors import InvalidInputError
+
+
+def processes() -> int:
+    """The number of processes that `torchrun` started and that have joined; else 1."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """The number of this process, from 0."""
+    return dist.get_rank() if processes() > 1 else 0
+
+
+def is_streamed(X: Any) -> bool:
+    """Whether `as_source` gives a `Source` for these rows."""
+    return isinstance(X, (Source, np.memmap, DataLoader))
+
+
+def as_source(X: Any) -> Any:
+    """Arrays on disk and loaders as a `Source`, Arrow tables as frames, the rest as it is."""
+    if isinstance(X, np.memmap):
+        return ArraySource(X)
+    kind = type(X)
+    if kind.__name__ == "Table" and kind.__module__.startswith("pyarrow"):
+        return X.to_pandas()
+    if kind.__name__ == "Column" and kind.__module__.startswith("datasets"):
+        return list(X)
+    if hasattr(kind, "__array__") and not hasattr(X, "shape"):
+        return np.asarray(X)
+    return LoaderSource(X) if isinstance(X, DataLoader) else X
+
+
+def named_column(X: Any, values: Any) -> Any:
+    """``values``, or the column of that name if ``X`` is a source."""
+    is_name = isinstance(X, Source) and isinstance(values, (str, int))
+    return X.column(values) if is_name else values
+
+
+def parts_of(X: Any) -> dict[Any, Any]:
+    """The arrays of a table, by key in a dict or by place in a tuple; a single one has place 0."""
+    if isinstance(X, Mapping):
+        return dict(X)
+    return dict(enumerate(X if isinstance(X, tuple) else [X]))
 
 
 def n_rows(X: Any) -> int:
     """The number of rows of an array, frame, tensor, or tuple or dict of those."""
-    parts = list(X.values()) if isinstance(X, Mapping) else X if isinstance(X, tuple) else [X]
-    if not parts:
+    lengths = {_length(part) for part in parts_of(X).values()}
+    if not lengths:
         raise InvalidInputError("`X` must hold at least one array, got an empty collection.")
-    lengths = {_length(part) for part in parts}
     if len(lengths) != 1:
         raise InvalidInputError(
             f"All parts of `X` must have equally many rows, got {sorted(lengths)}."
@@ -42,44 +88,32 @@ def _length(part: Any) -> int:
     )
 
 
-def take_rows(X: Any, index: Any) -> Any:
+def take_rows(X: Any, index: Any, *, in_dict: bool = False) -> Any:
     """Some rows of ``X`` in the same form; rows of a source are read into memory."""
     if isinstance(X, Source):
         return X.take(index)
     if isinstance(X, Mapping):
-        return {
-            name: _listed(part, index) if isinstance(part, list) else take_rows(part, index)
-            for name, part in X.items()
-        }
+        return {name: take_rows(part, index, in_dict=True) for name, part in X.items()}
     if isinstance(X, tuple):
         return tuple(take_rows(part, index) for part in X)
     if isinstance(X, Tensor):
         return X[torch.as_tensor(index, device=X.device)]
-    if isinstance(X, list) and X and isinstance(X[0], str):
-        return _listed(X, index)
-    index = _places(index)
+    if isinstance(X, list) and (in_dict or isinstance(X[0] if X else None, str)):
+        # texts, or rows of tokens, which may have different lengths
+        return [X[i] for i in row_numbers(index).tolist()]
+    places = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
     if hasattr(X, "tocsr"):
-        return X.tocsr()[index]
-    return X.iloc[index] if hasattr(X, "iloc") else _array(X)[index]
+        return X.tocsr()[places]
+    return X.iloc[places] if hasattr(X, "iloc") else as_array(X)[places]
 
 
-def _places(index: Any) -> np.ndarray[Any, Any]:
-    return index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
-
-
-def _listed(rows: list[Any], index: Any) -> list[Any]:
-    """Some texts, or some rows of tokens, which may have different lengths."""
-    places = _places(index)
-    return [rows[i] for i in (np.flatnonzero(places) if places.dtype == bool else places).tolist()]
-
-
-def _array(X: Any, name: str = "X") -> np.ndarray[Any, Any]:
+def as_array(X: Any, name: str = "X") -> np.ndarray[Any, Any]:
     try:
         return np.asarray(X)
     except ValueError:
         raise InvalidInputError(
             f"`{name}` must have equally many values in every row, but its rows have different "
-            "lengths."
+            "lengths: give an array or a frame."
         ) from None
 
 
@@ -101,13 +135,17 @@ class Columns:
         shape = tuple(getattr(X, "shape", ()))
         return cls(shape[1:], None if names is None else tuple(names))
 
+    @property
+    def size(self) -> str:
+        return " x ".join(map(str, self.width))
+
     def check(self, name: str, X: Any) -> None:
         """Raise unless ``X`` has as many columns, in the same order if both have names."""
         found = Columns.of(X)
         if self.width and found.width and self.width != found.width:
             raise InvalidInputError(
                 f"`{name}` must have as many columns as the training rows: expected "
-                f"{_size(self.width)}, got {_size(found.width)}; prepare both in the same way."
+                f"{self.size}, got {found.size}; prepare both in the same way."
             )
         if self.names and found.names and self.names != found.names:
             place = next(i for i, column in enumerate(self.names) if column != found.names[i])
@@ -118,22 +156,14 @@ class Columns:
             )
 
 
-def _size(width: tuple[int, ...]) -> str:
-    return " x ".join(str(n) for n in width)
-
-
 def to_tensors(X: Any, *, dtype: torch.dtype, device: torch.device, name: str = "X") -> Any:
     """``X`` as tensors on a device; real numbers have this ``dtype`` and must be finite."""
-    if isinstance(X, Mapping):
-        return {
+    if isinstance(X, (Mapping, tuple)):
+        made = {
             key: to_tensors(part, dtype=dtype, device=device, name=f"{name}[{key!r}]")
-            for key, part in X.items()
+            for key, part in parts_of(X).items()
         }
-    if isinstance(X, tuple):
-        return tuple(
-            to_tensors(part, dtype=dtype, device=device, name=f"{name}[{i}]")
-            for i, part in enumerate(X)
-        )
+        return made if isinstance(X, Mapping) else tuple(made.values())
     if isinstance(X, Tensor):
         tensor = X.detach()
     else:
@@ -163,8 +193,8 @@ def check_finite(tensor: Tensor, original: Tensor, columns: Any = None, name: st
     value = original[tuple(place)].item()
     beyond = f" (more than {str(tensor.dtype)[6:]} can hold)" if math.isfinite(value) else ""
     raise InvalidInputError(
-        f"`{name}` must be finite: {where} holds {value}{beyond}; there are {int(bad.sum())} such "
-        "value(s) in all: impute them, or drop those rows."
+        f"`{name}` must be finite, without NaN or infinity: {where} holds {value}{beyond}; there "
+        f"are {int(bad.sum())} such value(s) in all: impute them, or drop those rows."
     )
 
 
@@ -184,7 +214,7 @@ def _numeric(X: Any, name: str) -> np.ndarray[Any, Any]:
         raise InvalidInputError(
             f"`{name}` must not have masked values; fill them first, as in `{name}.filled(...)`."
         )
-    array = _array(X, name)
+    array = as_array(X, name)
     if array.dtype.kind == "c":
         raise InvalidInputError(
             f"`{name}` must be real numbers, got {array.dtype}: give real and imaginary parts as "
@@ -201,3 +231,16 @@ def _numeric(X: Any, name: str) -> np.ndarray[Any, Any]:
                 f"with scikit-learn's OneHotEncoder ({error})."
             ) from None
     return array
+
+
+def remember_columns(estimator: Any, X: Any) -> None:
+    """Set ``n_features_in_`` and ``feature_names_in_``, as scikit-learn has them."""
+    columns = Columns.of(X)
+    for name, value in (
+        ("n_features_in_", columns.width[0] if len(columns.width) == 1 else None),
+        ("feature_names_in_", np.array(columns.names, object) if columns.names else None),
+    ):
+        if value is not None:
+            setattr(estimator, name, value)
+        elif hasattr(estimator, name):  # from an earlier fit
+            delattr(estimator, name)

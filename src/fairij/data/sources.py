@@ -1,7 +1,8 @@
 """Rows that are read as they are needed: arrays on disk and data loaders.
 
-A `Source` knows its number of rows and gives them in order, chunk by chunk, as often as asked.
-Labels, weights and groups are single columns, which are read completely.
+A `Source` knows its number of rows and gives them in order, chunk by chunk, as often as asked. A
+chunk is an array, frame or tensor, or a tuple or dict of those. Labels, weights and groups are
+single columns, which are read completely.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 
-from fairij.data.chunks import joined_tables, part_of_table, table_rows
 from fairij.errors import InvalidInputError
 
 Name = str | int
@@ -45,9 +47,7 @@ class Source(ABC):
 
     def take(self, index: Any) -> Any:
         """Some rows in memory, in the order of ``index``; the source is read once."""
-        wanted = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
-        if wanted.dtype == bool:
-            wanted = np.flatnonzero(wanted)
+        wanted = row_numbers(index)
         order = np.argsort(wanted, kind="stable")
         found, place = [], 0
         first, last = (int(wanted.min()), int(wanted.max()) + 1) if len(wanted) else (0, 1)
@@ -131,8 +131,7 @@ class LoaderSource(Source):
                 "filter or a file that leaves none."
             )
         first = self._of(next(iter(loader)))
-        width = tuple(first.shape[1:]) if hasattr(first, "shape") else ()
-        self.shape = (rows, *width)
+        self.shape = (rows, *getattr(first, "shape", ())[1:])
 
     def _of(self, batch: Any) -> Any:
         features = self._features
@@ -145,8 +144,12 @@ class LoaderSource(Source):
                 return {name: batch[name] for name in features}
             return tuple(batch[int(name)] for name in features)
         except (KeyError, IndexError, TypeError, ValueError):
+            parts = (
+                f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else type(batch).__name__
+            )
+            found = f"the keys {list(batch)}" if isinstance(batch, Mapping) else parts
             raise InvalidInputError(
-                f"A batch of the DataLoader must hold {features!r}, got {_described(batch)}."
+                f"A batch of the DataLoader must hold {features!r}, got {found}."
             ) from None
 
     def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:
@@ -192,31 +195,38 @@ class Subset(Source):
         return self._source.column(name)[self._index]
 
 
-def is_streamed(X: Any) -> bool:
-    """Whether `as_source` gives a `Source` for these rows."""
-    return isinstance(X, (Source, np.memmap, DataLoader))
+def row_numbers(index: Any) -> NDArray[np.int64]:
+    """Rows by number, from numbers or from one bool per row."""
+    rows = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
+    return np.flatnonzero(rows) if rows.dtype == bool else rows
 
 
-def as_source(X: Any) -> Any:
-    """Arrays on disk and loaders as a `Source`, Arrow tables as frames, the rest as it is."""
-    if isinstance(X, np.memmap):
-        return ArraySource(X)
-    kind = type(X)
-    if kind.__name__ == "Table" and kind.__module__.startswith("pyarrow"):
-        return X.to_pandas()
-    if kind.__name__ == "Column" and kind.__module__.startswith("datasets"):
-        return list(X)
-    return LoaderSource(X) if isinstance(X, DataLoader) else X
+def table_rows(table: Any) -> int:
+    """The number of rows of a chunk."""
+    parts = table.values() if isinstance(table, Mapping) else table
+    return table_rows(next(iter(parts))) if isinstance(table, (Mapping, tuple)) else len(table)
 
 
-def named_column(X: Any, values: Any) -> Any:
-    """``values``, or the column of that name if ``X`` is a source."""
-    if isinstance(X, Source) and isinstance(values, (str, int)):
-        return X.column(values)
-    return values
+def part_of_table(table: Any, rows: Any) -> Any:
+    """Some rows of a chunk, by their numbers or a slice."""
+    if isinstance(table, Mapping):
+        return {name: part_of_table(part, rows) for name, part in table.items()}
+    if isinstance(table, tuple):
+        return tuple(part_of_table(part, rows) for part in table)
+    if isinstance(table, Tensor) and not isinstance(rows, slice):
+        rows = torch.as_tensor(rows, device=table.device)
+    return table.iloc[rows] if hasattr(table, "iloc") else table[rows]
 
 
-def _described(batch: Any) -> str:
-    if isinstance(batch, Mapping):
-        return f"the keys {list(batch)}"
-    return f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else type(batch).__name__
+def joined_tables(tables: list[Any]) -> Any:
+    """Chunks one after the other."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    if isinstance(first, Mapping):
+        return {name: joined_tables([table[name] for table in tables]) for name in first}
+    if isinstance(first, tuple):
+        return tuple(joined_tables([table[i] for table in tables]) for i in range(len(first)))
+    if isinstance(first, pd.DataFrame):
+        return pd.concat(tables, ignore_index=True)
+    return torch.cat(tables) if isinstance(first, Tensor) else np.concatenate(tables)

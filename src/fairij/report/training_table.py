@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.data.checks import vector
-from fairij.data.rows import n_rows, speaking_of, take_rows
-from fairij.data.sources import as_source
+from fairij.data.rows import as_source, n_rows, speaking_of, take_rows
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import as_frame
 from fairij.mitigator import FairIJ

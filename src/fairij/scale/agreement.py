@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Any
 
-from fairij.data.processes import processes
-from fairij.data.rows import Columns
+from fairij.data.rows import Columns, processes
 from fairij.errors import InvalidInputError
 from fairij.scale.collectives import collected
 

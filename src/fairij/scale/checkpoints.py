@@ -21,8 +21,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from fairij.data.hashing import raw_bytes
-from fairij.data.processes import rank
 from fairij.data.row_vectors import lies_in_file, new_rows
+from fairij.data.rows import rank
 from fairij.errors import CheckpointError, InvalidInputError
 from fairij.scale.collectives import values_of_all
 from fairij.storage.checksummed import read_sealed, write_sealed, write_whole

@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fairij.data.processes import processes
 from fairij.data.row_vectors import lies_in_file, new_rows
+from fairij.data.rows import processes
 from fairij.errors import FairIJError, InvalidInputError, ProcessError
 
 T = TypeVar("T")

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 import torch
 
 from fairij._version import __version__
-from fairij.data.fit_data import Data
+from fairij.data.checks import Data
 from fairij.data.hashing import data_fingerprint, tensor_fingerprint
-from fairij.data.processes import processes
+from fairij.data.rows import processes
 from fairij.errors import InvalidInputError
-from fairij.method.settings import Settings
+from fairij.method.preparation import Settings
+from fairij.method.run import Run
 from fairij.models.base import Editable
 from fairij.scale.agreement import check_agreement, shared_seed
 from fairij.scale.checkpoints import Journal
@@ -41,8 +42,8 @@ CHOSEN = (
 )
 
 
-class ScaledRun:
-    """See `fairij.method.run.Run`."""
+class ScaledRun(Run):
+    """Streams rows, joins processes, and keeps a journal if there is a checkpoint."""
 
     def __init__(self, checkpoint: Any = None) -> None:
         self._checkpoint = checkpoint

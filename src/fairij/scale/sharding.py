@@ -18,11 +18,9 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.data.chunks import joined_tables
 from fairij.data.hashing import rows_fingerprint
-from fairij.data.processes import processes
-from fairij.data.rows import Columns, n_rows, part_of, take_rows
-from fairij.data.sources import Name, Source, named_column
+from fairij.data.rows import Columns, n_rows, named_column, part_of, processes, take_rows
+from fairij.data.sources import Name, Source, joined_tables
 from fairij.errors import InvalidInputError
 from fairij.fairness.arrays import unwrapped
 from fairij.scale.agreement import check_columns, check_rows, columns_of

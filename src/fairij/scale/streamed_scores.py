@@ -19,17 +19,14 @@ from torch import Tensor
 
 from fairij._version import __version__
 from fairij.data.checks import whole_number
-from fairij.data.chunks import table_rows
 from fairij.data.hashing import data_fingerprint, tensor_fingerprint
-from fairij.data.labels import encode_classes
-from fairij.data.processes import processes
-from fairij.data.rows import Columns, n_rows
-from fairij.data.sources import ArraySource, Source, as_source, named_column
+from fairij.data.rows import Columns, as_source, n_rows, named_column, processes
+from fairij.data.sources import ArraySource, Source, table_rows
 from fairij.errors import InvalidInputError
 from fairij.fairness import arrays
 from fairij.method.influence import check_finite, inner
 from fairij.models.base import Editable
-from fairij.models.labels import check_outputs, check_runs
+from fairij.models.labels import check_outputs, check_runs, encode_classes
 from fairij.models.losses import Loss
 from fairij.scale.checkpoints import Journal
 from fairij.scale.collectives import collected

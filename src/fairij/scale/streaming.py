@@ -14,13 +14,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from fairij.data.chunks import part_of_table, table_rows
 from fairij.data.row_vectors import joined, release
-from fairij.data.sources import Source
+from fairij.data.sources import Source, part_of_table, table_rows
 from fairij.errors import InvalidInputError
 from fairij.models.base import Editable, Evaluator, Linearization, Middle, Some, counted_from
 from fairij.models.delegating import Delegating
-from fairij.models.torch.out_of_memory import retried
+from fairij.models.torch.batches import retried
 
 CHUNK_BYTES = 2**25  # of features as float32; what is made from them takes a few times as much
 CHUNK_ROWS = 2**17  # for rows without one width, or narrow ones

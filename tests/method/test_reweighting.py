@@ -287,11 +287,11 @@ def test_both_parts_of_the_odds_fall_along_a_path() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Path(steps=0), "`steps` and `refresh` must be whole numbers of at least 1"),
-        (lambda: Path(refresh=0), "got 20 and 0"),
-        (lambda: Path(steps=2.5), "got 2.5 and 5"),
-        (lambda: Path(beyond=-1), "`beyond` must be a share"),
-        (lambda: Path(past=-0.5), "`past` must be a share of `steps` of at least 0, got -0.5"),
+        (lambda: Path(steps=0), "`steps` must be a whole number of at least 1; got 0"),
+        (lambda: Path(refresh=0), "`refresh` must be a whole number of at least 1 or None; got 0"),
+        (lambda: Path(steps=2.5), "`steps` must be a whole number of at least 1; got 2.5"),
+        (lambda: Path(beyond=-1), "`beyond` must be a number, at least 0 and finite; got -1"),
+        (lambda: Path(past=-0.5), "`past` must be a number, at least 0 and finite; got -0.5"),
         (lambda: Reweight(scales=()), "`scales` must be one or more positive"),
         (lambda: Reweight(scales=(0.0,)), "`scales` must be one or more positive"),
     ],

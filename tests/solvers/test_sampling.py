@@ -150,7 +150,9 @@ def test_a_guide_that_shows_nothing_new_is_left(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_sample_must_have_rows() -> None:
-    with pytest.raises(InvalidInputError, match="`sample_rows` must be at least 0, got -1"):
+    with pytest.raises(
+        InvalidInputError, match="`sample_rows` must be a whole number of at least 0; got -1"
+    ):
         ConjugateGradient(sample_rows=-1)
 
 

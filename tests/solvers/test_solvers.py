@@ -16,7 +16,7 @@ from torch import Tensor
 from fairij import FairIJ, Grid
 from fairij.errors import InvalidInputError, NegativeCurvatureError, NotConvergedError
 from fairij.method.curvature import GGN, make_curvature
-from fairij.method.settings import get_solver
+from fairij.method.preparation import get_solver
 from fairij.models.losses import get_loss
 from fairij.solvers import (
     SOLVERS,
@@ -255,12 +255,24 @@ def test_damping_must_be_positive(solver: str, damping: float) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ConjugateGradient(tolerance=2), "`tolerance` must lie between 0 and 1, got 2"),
-        (lambda: ConjugateGradient(max_steps=0), "`max_steps` must be at least 1, got 0"),
-        (lambda: ConjugateGradient(on_failure="pass"), "'raise' or 'return', got 'pass'"),
-        (lambda: Woodbury(rows=0), "`rows` must be at least 1, got 0"),
-        (lambda: PrintedWoodFisher(rows=0), "`rows` must be at least 1, got 0"),
-        (lambda: Neumann(tolerance=None, steps=0), "`steps` must be at least 1, got 0"),
+        (
+            lambda: ConjugateGradient(tolerance=2),
+            "`tolerance` must be a number, above 0 and below 1; got 2",
+        ),
+        (
+            lambda: ConjugateGradient(max_steps=0),
+            "`max_steps` must be a whole number of at least 1; got 0",
+        ),
+        (
+            lambda: ConjugateGradient(on_failure="pass"),
+            "`on_failure` must be one of .*'return'.*got 'pass'",
+        ),
+        (lambda: Woodbury(rows=0), "`rows` must be a whole number of at least 1; got 0"),
+        (lambda: PrintedWoodFisher(rows=0), "`rows` must be a whole number of at least 1; got 0"),
+        (
+            lambda: Neumann(tolerance=None, steps=0),
+            "`steps` must be a whole number of at least 1; got 0",
+        ),
         (lambda: Neumann(scale=-1), "`scale` must be positive or 'power', got -1"),
         (lambda: get_solver("lissa"), "'cg', 'exact', 'identity', 'neumann'.*got 'lissa'"),
     ],

@@ -35,10 +35,10 @@ from fairij import (
     Woodbury,
 )
 from fairij.errors import SeenRowsWarning
-from fairij.method.types import FOLDS
-from fairij.method.types import assigned as parted
 from fairij.method.influence import RIDGE
 from fairij.method.selection import SelectionDefaults
+from fairij.method.types import FOLDS
+from fairij.method.types import assigned as parted
 from fairij.models.losses import SquaredError, get_loss
 from reference import Case
 

@@ -22,9 +22,9 @@ from fairij.fairness.counts import confusion_counts
 from fairij.method import candidates
 from fairij.method.candidates import Candidates, Counts, Judge, judged_candidates, pooled_table
 from fairij.method.curvature import GGN
+from fairij.method.preparation import get_search
 from fairij.method.search import SEARCHES, SearchContext
 from fairij.method.search.dropping import PAPER_SCALES
-from fairij.method.preparation import get_search
 from fairij.models import adapt
 from fairij.models.losses import get_loss
 from reference import CASES, Case, make_case

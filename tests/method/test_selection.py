@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fairij import AccuracyBudget, LowestGap, TargetGap, pareto_front
 from fairij.errors import InvalidInputError
-from fairij.method.selection import RULES
 from fairij.method.preparation import get_selection
+from fairij.method.selection import RULES
 
 # few distinct values, so that ties are common
 values = st.sampled_from([0.0, 0.1, 0.2, 0.30000000000000004, 0.3, 0.5, 0.75, 1.0])

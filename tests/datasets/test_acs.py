@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import requests
-from fairij_studies.coverage import CoverageRows
+from fairij_studies.coverage import CoverageRows, coverage_splits
 
-from fairij.datasets import DatasetUnavailable, HashMismatch, coverage_splits
+from fairij.datasets import DatasetUnavailable, HashMismatch
 from fairij.datasets import fetch_acs_public_coverage as fetch
 from fairij.datasets.acs import CATEGORICAL, NUMERICAL
 

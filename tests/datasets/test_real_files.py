@@ -1,11 +1,14 @@
 """Facts about the published files, which are fetched once and then read from that cache."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fairij_studies.adult.paper import paper_splits
+from fairij_studies.coverage import coverage_splits
 
-from fairij.datasets import adult_splits, coverage_splits, fetch_acs_public_coverage, fetch_adult
+from fairij.datasets import Splits, adult_splits, fetch_acs_public_coverage, fetch_adult
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "acs_public_coverage"
 CALIFORNIA = SHARED / "derived_CA2018_by_index_57720_196289.parquet"
@@ -27,24 +30,22 @@ def test_adult_rows_and_rates(real_home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "include_sensitive", "n_test", "n_inputs"),
+    ("splits_of", "include_sensitive", "n_test", "n_inputs"),
     [
-        ("official", False, 16281, 106),
-        ("official", True, 16281, 108),
-        ("paper", False, 12661, 13),
-        ("paper", True, 12661, 14),
+        (adult_splits, False, 16281, 106),
+        (adult_splits, True, 16281, 108),
+        (paper_splits, False, 12661, 13),
+        (paper_splits, True, 12661, 14),
     ],
 )
 def test_adult_sizes_are_those_of_the_papers_table(
-    real_home: Path, protocol: str, include_sensitive: bool, n_test: int, n_inputs: int
+    real_home: Path,
+    splits_of: Callable[..., Splits],
+    include_sensitive: bool,
+    n_test: int,
+    n_inputs: int,
 ) -> None:
-    splits = adult_splits(
-        1,
-        protocol=protocol,
-        include_sensitive=include_sensitive,
-        data_home=real_home,
-        download=False,
-    )
+    splits = splits_of(1, include_sensitive=include_sensitive, data_home=real_home, download=False)
     assert [part.X.shape for part in splits] == [
         (21815, n_inputs),
         (10746, n_inputs),

@@ -3,15 +3,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from fairij_studies.adult.paper import paper_splits
+from sklearn.utils import Bunch
 
-from fairij.datasets import (
-    adult_splits,
-    fetch_adult,
-    make_splits,
-    make_two_moons,
-    three_way_split,
-)
-from fairij.datasets.splits import Splits
+from fairij.datasets import Splits, adult_splits, fetch_adult, make_splits, three_way_split
 
 
 @pytest.mark.parametrize(
@@ -92,31 +87,31 @@ def test_adult_is_standardised_on_its_training_rows(adult_folder: Path) -> None:
 
 def test_the_papers_adult_counts_complete_rows_through(adult_folder: Path) -> None:
     # 54 + 36 rows are complete; the first 60 are trained on, although 6 of them are test rows.
-    splits = small_adult(adult_folder, protocol="paper")
+    splits = paper_splits(0, path=adult_folder, verify=False)
     assert [len(part) for part in splits] == [40, 20, 30]
     assert splits.train.X.shape[1] == 13
     marital = splits.feature_names.index("marital-status")
     assert len(np.unique(splits.train.X[:, marital])) == 2
 
 
-def test_an_unknown_protocol_is_named(adult_folder: Path) -> None:
-    with pytest.raises(ValueError, match=r"one of \['official', 'paper'\], got 'mine'"):
-        small_adult(adult_folder, protocol="mine")
-
-
 def test_make_splits_wants_one_attribute_and_no_second_test_share(adult_folder: Path) -> None:
     with pytest.raises(ValueError, match="must hold one sensitive attribute"):
         make_splits(fetch_adult(path=adult_folder, verify=False, sensitive=["sex"]), 0)
-    with pytest.raises(ValueError, match="must hold one sensitive attribute"):
-        make_splits(make_two_moons(10, random_state=0), 0)
     with pytest.raises(ValueError, match="`test` must be None"):
         make_splits(fetch_adult(path=adult_folder, verify=False), 0, test=0.3)
 
 
 def test_official_rows_stay_on_their_side_wherever_they_lie() -> None:
-    moons = make_two_moons(100, random_state=0)  # its test rows lie scattered
-    moons.sensitive_features = pd.Series(range(100), name="row")  # so that s names the row
-    train, validation, test = (part.s for part in make_splits(moons, 0, validation=0.25))
-    np.testing.assert_array_equal(test, np.flatnonzero(moons.split == "test"))
+    split = pd.Series(np.where(np.random.default_rng(0).permutation(100) < 20, "test", "train"))
+    rows = pd.Series(range(100), name="row")
+    bunch = Bunch(
+        data=pd.DataFrame({"x": np.linspace(0, 1, 100)}),
+        target=rows % 2,
+        sensitive_features=rows,  # so that s names the row
+        split=split,
+        includes_sensitive=False,
+    )
+    train, validation, test = (part.s for part in make_splits(bunch, 0, validation=0.25))
+    np.testing.assert_array_equal(test, np.flatnonzero(split == "test"))
     assert (len(train), len(validation)) == (60, 20)
     np.testing.assert_array_equal(np.sort(np.concatenate([train, validation, test])), range(100))

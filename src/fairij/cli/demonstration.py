@@ -18,8 +18,8 @@ from torch import nn
 from fairij._version import __version__
 from fairij.cli.outputs import replacing
 from fairij.datasets import Split, Splits, adult_splits, fetch_adult
+from fairij.datasets.adult import VALIDATION
 from fairij.datasets.splits import three_way_split
-from fairij.datasets.trials import ADULT_VALIDATION
 from fairij.fairness import Audit, audit
 from fairij.method.selection import LowestGap
 from fairij.mitigator import FairIJ
@@ -148,7 +148,7 @@ def _people(seed: int, data_home: Path | None) -> pd.DataFrame:
     """The training rows of `adult_splits` before they were encoded."""
     adult = fetch_adult(include_sensitive=False, data_home=data_home)
     official = np.flatnonzero(adult.split == "train")
-    fitted, _, _ = three_way_split(len(official), seed, validation=ADULT_VALIDATION, test=0.0)
+    fitted, _, _ = three_way_split(len(official), seed, validation=VALIDATION, test=0.0)
     return adult.data.iloc[official[fitted]].reset_index(drop=True)
 
 

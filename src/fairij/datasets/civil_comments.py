@@ -7,16 +7,17 @@ from typing import Any
 import pandas as pd
 from sklearn.utils import Bunch
 
-from fairij.datasets._bunch import check_sensitive, make_text_bunch
+from fairij.datasets._bunch import check_sensitive, make_bunch
 from fairij.datasets._files import DatasetUnavailable, PathLike, get_data_home
 
 FILE_NAME = "all_data_with_identities.csv"
 # the groups of WILDS; other columns of the file can be given by name
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
 REQUIRED = ("comment_text", "split", "toxicity")
-SPLITS = ("train", "val", "test")
-TOXIC, MENTIONED = 0.5, 0.5  # lowest share of annotators, as in WILDS
-TARGET_NAMES = ("not toxic", "toxic")
+PUBLISHED = (
+    "WILDS publishes it as part of civilcomments_v1.0 (https://wilds.stanford.edu/datasets/)."
+)
+HALF = 0.5  # lowest share of annotators, for toxicity and for identities, as in WILDS
 
 DESCR = """CivilComments (Borkan et al. 2019) as in WILDS (Koh et al. 2021), CC0.
 
@@ -59,22 +60,19 @@ def fetch_civil_comments(
         `feature_names`, `target_names`, `DESCR`, `source` by file name.
     """
     file = _locate(path, data_home, hub)
-    # "null" is a real comment
-    table = pd.read_csv(file, keep_default_na=False, low_memory=False)
-    _check_columns(table, file)
-    known = [c for c in table.columns if c not in REQUIRED]
-    names = check_sensitive(sensitive, known)
-    mentions = pd.DataFrame({name: _share(table, name) >= MENTIONED for name in names})
-    return make_text_bunch(
-        table["comment_text"].astype(str),
-        (_share(table, "toxicity") >= TOXIC).astype("int64").rename("target"),
+    table = _read(file)
+    names = check_sensitive(sensitive, [c for c in table.columns if c not in REQUIRED])
+    mentions = pd.DataFrame({name: _share(table, name) >= HALF for name in names})
+    return make_bunch(
+        table["comment_text"].astype(str).rename("text"),
+        (_share(table, "toxicity") >= HALF).astype("int64").rename("target"),
         mentions,
-        table["split"],
         sensitive=sensitive,
         as_frame=as_frame,
-        target_names=TARGET_NAMES,
+        target_names=("not toxic", "toxic"),
         descr=DESCR,
-        source={FILE_NAME: str(file)},
+        split=table["split"],
+        origins={"source": {FILE_NAME: str(file)}},
     )
 
 
@@ -86,16 +84,14 @@ def _locate(path: PathLike | None, data_home: PathLike | None, hub: str | None) 
         if inside:
             return inside[0]
         raise DatasetUnavailable(
-            f"`path` must lead to {FILE_NAME}, but there is none at {given}. WILDS publishes it "
-            "as part of civilcomments_v1.0 (https://wilds.stanford.edu/datasets/)."
+            f"`path` must lead to {FILE_NAME}, but there is none at {given}. {PUBLISHED}"
         )
     if cached.is_file():
         return cached
     if hub is not None:
         return _from_hub(hub)
     raise DatasetUnavailable(
-        f"{FILE_NAME} must be given as `path`, be at {cached}, or be in the `hub`: WILDS "
-        "publishes it as part of civilcomments_v1.0 (https://wilds.stanford.edu/datasets/)."
+        f"{FILE_NAME} must be given as `path`, be at {cached}, or be in the `hub`. {PUBLISHED}"
     )
 
 
@@ -115,15 +111,18 @@ def _from_hub(repository: str) -> Path:
         ) from error
 
 
-def _check_columns(table: pd.DataFrame, file: Path) -> None:
+def _read(file: Path) -> pd.DataFrame:
+    table = pd.read_csv(file, keep_default_na=False, low_memory=False)  # "null" is a real comment
     missing = [c for c in REQUIRED if c not in table.columns]
     if missing:
         raise ValueError(
             f"{file} must have the columns of WILDS' {FILE_NAME}, but lacks {missing}."
         )
-    strange = sorted(set(table["split"]) - set(SPLITS))
+    splits = ("train", "val", "test")
+    strange = sorted(set(table["split"]) - set(splits))
     if strange:
-        raise ValueError(f"`split` in {file} must be one of {SPLITS}, found {strange[:3]}.")
+        raise ValueError(f"`split` in {file} must be one of {splits}, found {strange[:3]}.")
+    return table
 
 
 def _share(table: pd.DataFrame, column: str) -> Any:

@@ -1,13 +1,15 @@
 """COMPAS: which defendants of Broward County are arrested again within two years."""
 
 from collections.abc import Sequence
+from functools import partial
 from io import BytesIO
+from typing import Unpack
 
 import pandas as pd
 from sklearn.utils import Bunch
 
-from fairij.datasets._bunch import column, make_bunch, origins, with_categories
-from fairij.datasets._files import DataFile, PathLike, read_files
+from fairij.datasets._bunch import PublishedTable, SensitiveAttribute, TableOptions, keep_races
+from fairij.datasets._files import DataFile
 
 FILE = DataFile(
     folder="compas",
@@ -23,7 +25,6 @@ FEATURES = (
 )
 TARGET = "two_year_recid"
 FILTER_COLUMNS = ("days_b_screening_arrest", "is_recid", "score_text")
-ATTRIBUTES = {"race": column("race"), "sex": column("sex")}
 
 DESCR = """COMPAS two-year recidivism, Angwin, Larson, Mattu and Kirchner, ProPublica 2016.
 
@@ -34,18 +35,15 @@ default here. Target: 1 for a new arrest within two years, the unfavourable outc
 not a crime, and police do not watch everyone equally. Sensitive: race, sex. Names, dates and the
 COMPAS scores are not among the features.
 """
+ATTRIBUTES = {name: SensitiveAttribute(name) for name in ("race", "sex")}
+COMPAS = PublishedTable((FILE,), FEATURES, ATTRIBUTES, ("no new arrest", "new arrest"), DESCR)
 
 
 def fetch_compas(
     *,
     races: Sequence[str] | None = ("African-American", "Caucasian"),
     sensitive: str | Sequence[str] = "race",
-    include_sensitive: bool = True,
-    as_frame: bool = True,
-    data_home: PathLike | None = None,
-    path: PathLike | None = None,
-    download: bool = True,
-    verify: bool = True,
+    **options: Unpack[TableOptions],
 ) -> Bunch:
     """Load COMPAS with ProPublica's filter. There is no official split.
 
@@ -55,50 +53,26 @@ def fetch_compas(
         The values of `race` to keep. None keeps all.
     sensitive : {"race", "sex"} or list of them, default="race"
         What `sensitive_features` holds.
-    path : path, optional
-        The file ``compas-scores-two-years.csv`` or its folder.
-
-    Notes
-    -----
-    The other parameters and the returned `Bunch` are those of `fetch_adult`.
+    **options : dict
+        As for `fetch_adult`, like the returned `Bunch`. `path` is the file
+        ``compas-scores-two-years.csv`` or its folder.
     """
-    files = read_files((FILE,), data_home=data_home, path=path, download=download, verify=verify)
-    table = _filter(_read(files[FILE.name].content))
-    if races is not None:
-        unknown = sorted(set(races) - set(table["race"]))
-        if unknown or not races:
-            raise ValueError(
-                f"`races` must be among {sorted(set(table['race']))}, got {list(races)}."
-            )
-        table = table[table["race"].isin(races)]
-    table = table.reset_index(drop=True)
-    return make_bunch(
-        with_categories(table[list(FEATURES)]),
-        table[TARGET].rename("target"),
-        attributes=ATTRIBUTES,
-        sensitive=sensitive,
-        include_sensitive=include_sensitive,
-        as_frame=as_frame,
-        target_names=("no new arrest", "new arrest"),
-        descr=DESCR,
-        **origins(files),
-    )
+    return COMPAS.load(partial(_read, races), sensitive=sensitive, **options)
 
 
-def _read(content: bytes) -> pd.DataFrame:
+def _read(races: Sequence[str] | None, contents: list[bytes]) -> pd.DataFrame:
     # two column names are repeated; pandas keeps the first of each under its name
-    return pd.read_csv(
-        BytesIO(content),
+    table = pd.read_csv(
+        BytesIO(contents[0]),
         usecols=[*FEATURES, *FILTER_COLUMNS, TARGET],
         keep_default_na=False,  # score_text 'N/A' is a value
         na_values=[""],
-    )
-
-
-def _filter(table: pd.DataFrame) -> pd.DataFrame:
-    return table[
+    ).rename(columns={TARGET: "target"})
+    table = table[
         table["days_b_screening_arrest"].between(-30, 30)
         & (table["is_recid"] != -1)
         & (table["c_charge_degree"] != "O")
         & (table["score_text"] != "N/A")
     ]
+    table = keep_races(table, table["race"], races, sorted(set(table["race"])))
+    return table.reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""Training, validation and test rows of one trial, as arrays."""
+"""Training, validation and test rows of one trial, as the arrays that a model takes."""
 
 import math
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import Bunch
-
-from fairij.datasets.encoding import encode
 
 RowNumbers = NDArray[np.int64]
 
@@ -68,6 +68,54 @@ def three_way_split(
     return np.sort(train), np.sort(held_out[:n_validation]), np.sort(held_out[n_validation:])
 
 
+@dataclass(frozen=True)
+class Encoded:
+    """One array (N_i, D) per table, and the fitted transformer for new rows."""
+
+    arrays: tuple[NDArray[np.float32], ...]
+    feature_names: tuple[str, ...]
+    transformer: ColumnTransformer
+
+
+def encode(train: pd.DataFrame, *others: pd.DataFrame) -> Encoded:
+    """Standardise numerical columns and one-hot encode all others.
+
+    Means and standard deviations are those of `train`. A column of dtype 'category' has its
+    declared levels, any other column the levels in `train`. An unknown level becomes a row of
+    zeros. A constant column becomes zeros, not NaN.
+
+    Parameters
+    ----------
+    train : DataFrame
+        The rows to fit on.
+    *others : DataFrame
+        More tables with the same columns.
+    """
+    numerical = list(train.select_dtypes("number").columns)
+    categorical = [c for c in train.columns if c not in numerical]
+    for table in (train, *others):
+        missing = [c for c in train.columns if c not in table.columns]
+        if missing:
+            raise ValueError(f"Every table must have the columns of `train`, one lacks {missing}.")
+        incomplete = [c for c in numerical if table[c].isna().any()]
+        if incomplete:
+            raise ValueError(
+                f"Numerical columns must have no missing values, found some in {incomplete}. "
+                "Fill them, or drop the rows."
+            )
+    levels = [train[c].astype("category").cat.categories.to_numpy() for c in categorical]
+    one_hot = OneHotEncoder(categories=levels, handle_unknown="ignore", sparse_output=False)
+    transformer = ColumnTransformer(
+        [("numerical", StandardScaler(), numerical), ("categorical", one_hot, categorical)],
+        verbose_feature_names_out=False,
+    ).fit(train)
+    return Encoded(
+        tuple(transformer.transform(table).astype(np.float32) for table in (train, *others)),
+        tuple(map(str, transformer.get_feature_names_out())),
+        transformer,
+    )
+
+
 def make_splits(
     bunch: Bunch, seed: int, *, validation: float = 0.2, test: float | None = None
 ) -> Splits:
@@ -84,7 +132,13 @@ def make_splits(
     test : float, default=0.3
         Share of the rows. It must not be given if there is an official split.
     """
-    groups = _one_attribute(bunch)
+    groups = bunch.sensitive_features
+    if not isinstance(groups, pd.Series):
+        raise ValueError(
+            "`bunch` must hold one sensitive attribute as a Series, got "
+            f"{type(groups).__name__}. Load it with one name as `sensitive` and as_frame=True."
+        )
+    groups = groups.astype("category").cat.remove_unused_categories()
     if bunch.split is None:
         share = 0.3 if test is None else test
         rows = three_way_split(len(bunch.data), seed, validation=validation, test=share)
@@ -108,13 +162,3 @@ def make_splits(
         includes_sensitive=bunch.includes_sensitive,
         seed=seed,
     )
-
-
-def _one_attribute(bunch: Bunch) -> pd.Series:
-    groups = bunch.sensitive_features
-    if not isinstance(groups, pd.Series):
-        raise ValueError(
-            "`bunch` must hold one sensitive attribute as a Series, got "
-            f"{type(groups).__name__}. Load it with one name as `sensitive` and as_frame=True."
-        )
-    return groups.astype("category").cat.remove_unused_categories()

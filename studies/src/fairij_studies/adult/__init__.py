@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fairij.datasets import Splits, adult_splits, get_data_home
-from fairij.datasets.adult import TEST, TRAIN
+from fairij.datasets.adult import FILES
 from fairij_studies.driver import Study
 from fairij_studies.tabular.config import LATER, Story, Table
 from fairij_studies.tabular.readme import draw
@@ -24,7 +24,7 @@ STORY = Story(
         "Sex is the group and is not among the features. The paper names a test set of 12,661 "
         "rows: the preprocessing that it follows trains on 2,399 of UCI's test rows and drops "
         "rows with missing values. We use UCI's own test set of 16,281 rows. "
-        "`adult_splits(protocol='paper')` gives the paper's."
+        "`fairij_studies.adult.paper` has the paper's."
     },
     paper_gaps=(0.18, 0.01),
     settings="Settings were fixed on other seeds, and their results on the same official test "
@@ -43,7 +43,7 @@ class AdultRows:
         return adult_splits(seed, data_home=self.data_home, path=self.path)
 
     def source(self) -> str:
-        return ", ".join(f"{file.name} {file.sha256[:16]}" for file in (TRAIN, TEST))
+        return ", ".join(f"{file.name} {file.sha256[:16]}" for file in FILES)
 
 
 def make_study(

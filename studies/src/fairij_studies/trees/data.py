@@ -17,7 +17,7 @@ from fairij.datasets import (
     fetch_german_credit,
     make_splits,
 )
-from fairij.datasets.trials import ADULT_VALIDATION
+from fairij.datasets.adult import VALIDATION
 
 ADULT, COMPAS, GERMAN = "UCI Adult", "COMPAS", "German credit"
 COVERAGE, COVERAGE_SAMPLE = "ACSPublicCoverage", "ACSPublicCoverage, sample"
@@ -80,7 +80,7 @@ def load_splits(title: str, places: Places, include: bool, seed: int) -> Splits:
     bunch = _bunch(title, places, include)
     if bunch.split is None:
         return make_splits(bunch, seed, validation=0.2, test=0.3)
-    return make_splits(bunch, seed, validation=ADULT_VALIDATION)
+    return make_splits(bunch, seed, validation=VALIDATION)
 
 
 def tuning_splits(splits: Splits) -> Splits:

@@ -15,7 +15,6 @@ from torch.nn import functional as F
 
 from fairij import Exact, Neumann, PrintedWoodFisher, Woodbury, adapt
 from fairij.data.hashing import tensor_fingerprint
-from fairij.datasets import make_two_moons
 from fairij.errors import NotConvergedError
 from fairij.method.curvature import dense, make_curvature
 from fairij.method.influence import influence
@@ -24,6 +23,7 @@ from fairij.method.run import timed
 from fairij.solvers import Solver
 from fairij_studies.driver import Unit
 from fairij_studies.objectives import training_objective
+from fairij_studies.two_moons.data import make_two_moons
 
 Array = NDArray[np.float64]
 DEPTHS = (1, 2, 3)

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-
-from fairij.datasets import make_two_moons
+from fairij_studies.two_moons.data import make_two_moons
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1, 5.0])

@@ -1,5 +1,7 @@
 """Two moons that a line separates."""
 
+from __future__ import annotations
+
 import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
@@ -23,7 +25,7 @@ def make_two_moons(
     gap: float = 0.5,
     random_state: int | np.random.Generator,
 ) -> Bunch:
-    """Draw the paper's linearly separable two moons.
+    """Return the paper's linearly separable two moons.
 
     Class 0 is (cos t, sin t), class 1 is (1 - cos t, -gap - sin t), t uniform in [0, pi].
 
@@ -41,7 +43,7 @@ def make_two_moons(
     Returns
     -------
     Bunch
-        Like that of `fetch_adult`, without sensitive features. In `split`, 80 % are 'train'.
+        `data`, `target` and `split`, in which 80 % are 'train'.
     """
     if n < 2:
         raise ValueError(f"`n` must be at least 2, one for each class; got {n}.")

@@ -14,11 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.fairness import counts
 from fairij.fairness.constraints import Constraint
-from fairij.fairness.gaps import group_means
 from fairij.fairness.groups import Groups
-from fairij.fairness.rates import rates_by_name
+from fairij.fairness.rates import accuracy, balanced_accuracy, group_means, rates_by_name
 from fairij.method.run import Progress
 from fairij.method.search.base import Search, SearchContext
 from fairij.models.base import Evaluator
@@ -127,8 +125,8 @@ class Judge:
         """The columns of the table for edits with these counts and gaps."""
         table, finite = counted.table, counted.finite
         performance = {
-            "accuracy": np.where(finite, counts.accuracy(table), 0.0),
-            "balanced_accuracy": np.where(finite, counts.balanced_accuracy(table), 0.0),
+            "accuracy": np.where(finite, accuracy(table), 0.0),
+            "balanced_accuracy": np.where(finite, balanced_accuracy(table), 0.0),
         }
         rates = self._by_group(rates_by_name(table), finite)
         return _gaps(gap, finite) | performance | rates

@@ -9,8 +9,9 @@ All include the loss's L2 term; damping is the solver's. With ``J`` the Jacobian
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -20,47 +21,26 @@ from fairij.method.objective import Objective, scale_rows
 from fairij.models.base import Some
 
 
-class Curvature(Protocol):
-    """A symmetric ``(D, D)`` matrix, known by its products."""
-
-    @property
-    def objective(self) -> Objective: ...
-
-    @property
-    def name(self) -> str: ...
-
-    def product(self, v: Tensor) -> Tensor:
-        """``H v`` for ``v`` of shape ``(D,)``."""
-        ...
-
-    def root_rows(self, index: Tensor) -> Tensor:
-        """Rows ``R`` whose ``R^T R``, averaged over data points, is H without its L2 term."""
-        ...
-
-    def middle(self) -> Tensor:
-        """``m (N, C, C)`` with ``H = sum_n J_n^T m_n J_n + diag(l2)`` where J is constant."""
-        ...
-
-    def restrict(self, index: Tensor) -> Curvature:
-        """The same curvature of a sample of the rows."""
-        ...
-
-    def traces(self, rows: slice) -> Tensor | None:
-        """The trace of ``m_n`` of some rows, (B,); None where a row's may be indefinite."""
-        ...
-
-
 @dataclass(frozen=True)
-class RootedCurvature:
-    """``sum_n w_n J_n^T R_n R_n^T J_n + diag(l2)`` with a root ``R_n`` for each row."""
+class Curvature(ABC):
+    """``sum_n w_n J_n^T R_n R_n^T J_n + diag(l2)``, a symmetric ``(D, D)`` matrix.
+
+    Known by its products, and by a root ``R_n`` for each row.
+    """
 
     objective: Objective
+    name: ClassVar[str]
 
+    @abstractmethod
+    def product(self, v: Tensor) -> Tensor:
+        """``H v`` for ``v`` of shape ``(D,)``."""
+
+    @abstractmethod
     def roots(self, rows: Some) -> Tensor:
         """``R_n`` of some rows, shape ``(B, C, E)``."""
-        raise NotImplementedError
 
     def root_rows(self, index: Tensor) -> Tensor:
+        """Rows ``G`` whose ``G^T G``, averaged over data points, is H without its L2 term."""
         o = self.objective
         rows = torch.einsum("bcd,bce->bed", o.model.rows(index), self.roots(index))
         # scaled so that the average over all rows carries the weights
@@ -68,17 +48,20 @@ class RootedCurvature:
         return (rows * scale[:, None, None]).flatten(0, 1)
 
     def middle(self) -> Tensor:
+        """``m (N, C, C)`` with ``H = sum_n J_n^T m_n J_n + diag(l2)``."""
         root = self.roots(slice(None)).double()
         return scale_rows(root @ root.mT, self.objective.weights.double())
 
     def restrict(self, index: Tensor) -> Self:
+        """The same curvature of a sample of the rows."""
         return replace(self, objective=self.objective.restrict(index))
 
     def traces(self, rows: slice) -> Tensor | None:
+        """The trace of ``m_n`` of some rows, (B,); None if a row's may be indefinite."""
         return self.objective.weights[rows] * self.roots(rows).square().sum((-1, -2))
 
 
-class GGN(RootedCurvature):
+class GGN(Curvature):
     """``J^T diag(w l'') J + diag(l2)``: the generalised Gauss-Newton matrix."""
 
     name = "ggn"
@@ -97,7 +80,7 @@ class GGN(RootedCurvature):
         return o.model.sandwich(v, middle) + o.l2 * v
 
 
-class EmpiricalFisher(RootedCurvature):
+class EmpiricalFisher(Curvature):
     """``sum_n w_n g_n g_n^T + diag(l2)``, with the gradients of the observed labels (eq. 10)."""
 
     name = "empirical_fisher"
@@ -138,7 +121,7 @@ class Hessian(GGN):
         return None
 
 
-CURVATURES: dict[str, type[GGN] | type[EmpiricalFisher] | type[Hessian]] = {
+CURVATURES: dict[str, type[Curvature]] = {
     kind.name: kind for kind in (GGN, EmpiricalFisher, Hessian)
 }
 

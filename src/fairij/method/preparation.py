@@ -25,8 +25,7 @@ from fairij.data.checks import (
 )
 from fairij.data.rows import speaking_of
 from fairij.errors import InvalidInputError, Notice
-from fairij.fairness.constraints import Constraint, get_constraint
-from fairij.fairness.sizes import check_precision, check_sizes
+from fairij.fairness.constraints import Constraint, check_sizes, get_constraint
 from fairij.method.curvature import CURVATURES
 from fairij.method.objective import Objective, normalised_weights
 from fairij.method.search import SEARCHES, Search, SearchDefaults
@@ -192,8 +191,7 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
         validation = validation.take(np.flatnonzero(~away))
         labels = dataclasses.replace(labels, validation=validation.y)
     compared = (settings.constraint, validation.y.cpu().numpy(), labels.classes, validation.groups)
-    notices += check_sizes(*compared)
-    notices += check_precision(*compared, settings.selection)
+    notices += check_sizes(*compared, settings.selection.target)
     return Prepared(labels, objective, validation, held, caveats, notices)
 
 

@@ -101,10 +101,11 @@ def choice_of(outcome: Outcome, settings: Settings) -> Choice | None:
     return Choice(
         outcome.patterns,
         settings.constraint.metric,
-        settings.selection,
+        settings.selection.choose,
         float(outcome.candidates["gap"].iloc[outcome.chosen]),
         settings.confidence,
         settings.seed,
+        settings.selection.performance,
     )
 
 

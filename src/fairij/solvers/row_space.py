@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairij.method.curvature import Curvature
-from fairij.models.torch.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
+from fairij.models.torch.batches import OUT_OF_MEMORY, is_out_of_memory
 from fairij.solvers.base import InverseDefaults, Solution, check_damping
 
 BYTES = 32  # per entry of R R^T and its factor, with what is needed to make them

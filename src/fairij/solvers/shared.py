@@ -12,6 +12,8 @@ from fairij.method.curvature import Curvature
 from fairij.solvers.base import check_damping
 from fairij.solvers.conjugate_gradient import ConjugateGradient, ConjugateInverse, Directions
 
+Key = tuple[tuple[str, Any], tuple[Tensor, ...]]
+
 
 @dataclass(frozen=True)
 class SharedConjugateGradient(ConjugateGradient):
@@ -28,10 +30,10 @@ class SharedConjugateGradient(ConjugateGradient):
     )
 
     def prepare(self, curvature: Curvature, damping: float) -> ConjugateInverse:
-        inverse, key = super().prepare(curvature, damping), Key.of(curvature)
+        inverse, key = super().prepare(curvature, damping), key_of(curvature)
         if self._known:
             known, at, directions = self._known["latest"]
-            if known.fits(key):
+            if is_same(known, key):
                 inverse.directions = directions.with_damping(check_damping(damping) - at)
         self._known["latest"] = (key, inverse.damping, inverse.directions)
         return inverse
@@ -50,27 +52,20 @@ class SharedConjugateGradient(ConjugateGradient):
         return type(self), self._settings
 
 
-@dataclass(frozen=True)
-class Key:
+def key_of(curvature: Curvature) -> Key:
     """Identifies a curvature: its kind, its loss, and tensors that change whenever the data do.
 
     For the Jacobian this is ``J^T u`` with one random ``u``.
     """
+    o = curvature.objective
+    z = o.model.outputs
+    draws = torch.randn(z.shape, generator=torch.Generator().manual_seed(0), device="cpu")
+    tensors = (o.theta, z, o.y, o.weights, o.l2, o.model.vjp(draws.to(z)))
+    return (curvature.name, o.loss), tensors
 
-    kind: str
-    loss: Any
-    numbers: tuple[Tensor, ...]
 
-    @classmethod
-    def of(cls, curvature: Curvature) -> Key:
-        o = curvature.objective
-        z = o.model.outputs
-        draws = torch.randn(z.shape, generator=torch.Generator().manual_seed(0), device="cpu")
-        numbers = (o.theta, z, o.y, o.weights, o.l2, o.model.vjp(draws.to(z)))
-        return cls(curvature.name, o.loss, numbers)
-
-    def fits(self, other: Key) -> bool:
-        return (self.kind, self.loss) == (other.kind, other.loss) and all(
-            a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
-            for a, b in zip(self.numbers, other.numbers, strict=True)
-        )
+def is_same(left: Key, right: Key) -> bool:
+    return left[0] == right[0] and all(
+        a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
+        for a, b in zip(left[1], right[1], strict=True)
+    )

@@ -19,7 +19,8 @@ from torch import nn
 from biased import fair, fitted, mlp, problem
 from fairij import Edit, FairIJ
 from fairij.errors import CorruptEditError, WrongModelError
-from fairij.storage.edits import FORMAT, UNSEALED, write_whole
+from fairij.storage.checksummed import UNSEALED, write_whole
+from fairij.storage.edits import FORMAT
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import plain_files
 from fairij.errors import FairIJWarning, InvalidInputError
-from fairij.storage.model_files.categories import check_categories, known_categories
-from fairij.storage.model_files.columns import prepared
+from fairij.storage.model_files.columns import check_categories, known_categories, prepared
 
 TABLE = plain_files.make_table(120, 0)
 ROWS, LABEL = TABLE[["job", "income"]], TABLE["repaid"]

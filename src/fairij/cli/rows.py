@@ -18,7 +18,7 @@ from fairij.data.sources import READ_ROWS, Source
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import encode_groups
 from fairij.storage.model_files import ModelFile
-from fairij.storage.model_files.categories import check_categories
+from fairij.storage.model_files.columns import check_categories
 from fairij.storage.tables import require_columns
 
 

@@ -21,9 +21,7 @@ from fairij.method.preparation import Settings
 from fairij.method.types import Outcome
 from fairij.models import adapt
 from fairij.models.base import Editable
-from fairij.storage.checksummed import UNSEALED, read_sealed, write_sealed, write_whole
-
-__all__ = ["FORMAT", "UNSEALED", "Edit", "edit_of", "write_whole"]
+from fairij.storage.checksummed import read_sealed, write_sealed
 
 FORMAT = "fairij.edit/1"
 
@@ -53,27 +51,15 @@ class Edit:
 
     def apply(self, model: Any) -> Any:
         """An edited copy of ``model``, which must be the one the edit was made for."""
-        done = "is on this model already"
-        return self._move(model, self.before, self.after, "as it was before the edit", done)
+        state, done = "as it was before the edit", "is on this model already"
+        return self._move(model, self.before, self.after, state, done)
 
     def undo(self, model: Any) -> Any:
         """A copy of an edited model with the original parameters, to the last bit."""
-        done = "is not on this model"
-        return self._move(model, self.after, self.before, "as the edit left it", done)
+        state, done = "as the edit left it", "is not on this model"
+        return self._move(model, self.after, self.before, state, done)
 
     def _move(self, model: Any, expected: Tensor, new: Tensor, state: str, done: str) -> Any:
-        editable = self._fitting(model)
-        if not torch.equal(editable.theta.cpu(), expected):
-            if torch.equal(editable.theta.cpu(), new):
-                raise WrongModelError(f"The edit {done}, so there is nothing to do.")
-            off = (editable.theta.cpu() - expected).abs().max()
-            raise WrongModelError(
-                f"This edit needs the model {state}, but its parameters differ by up to "
-                f"{float(off):.3g}. Load the model that the edit was made for."
-            )
-        return editable.edited(new.to(editable.theta))
-
-    def _fitting(self, model: Any) -> Editable:
         try:
             editable = adapt(model, parameters=list(self.parameter_names))
         except InvalidInputError as error:
@@ -84,18 +70,25 @@ class Edit:
                 f"({', '.join(self.parameter_names[:4])}...), and the rest of the model does not "
                 "match in shape or in value."
             )
-        return editable
+        theta = editable.theta.cpu()
+        if torch.equal(theta, expected):
+            return editable.edited(new.to(editable.theta))
+        if torch.equal(theta, new):
+            raise WrongModelError(f"The edit {done}, so there is nothing to do.")
+        raise WrongModelError(
+            f"This edit needs the model {state}, but its parameters differ by up to "
+            f"{float((theta - expected).abs().max()):.3g}. Load the model that the edit was made "
+            "for."
+        )
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write one safetensors file with a JSON header. It appears whole or not at all."""
         target = Path(path)
         if target.exists() and not overwrite:
             raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
-        tensors = {
-            "before": self.before.contiguous(),
-            "delta": self.delta.contiguous(),
-            "dropped": torch.from_numpy(np.ascontiguousarray(self.dropped)),
-        }
+        dropped = torch.from_numpy(np.ascontiguousarray(self.dropped))
+        vectors = {"before": self.before, "delta": self.delta, "dropped": dropped}
+        tensors = {name: vector.contiguous() for name, vector in vectors.items()}
         header = {
             "format": FORMAT,
             "parameter_names": json.dumps(list(self.parameter_names)),
@@ -122,16 +115,14 @@ class Edit:
                 data=header["data"],
                 settings=json.loads(header["settings"]),
             )
-        except KeyError as error:
-            raise CorruptEditError(
-                f"{path} does not hold a valid edit: it has no {error}."
-            ) from None
-        except (SafetensorError, ValueError, TypeError, RecursionError) as error:
-            raise CorruptEditError(f"{path} does not hold a valid edit: {error}.") from None
-        edit._check(path)
+            problems = edit._problems()
+        except (KeyError, SafetensorError, ValueError, TypeError, RecursionError) as error:
+            problems = [f"it has no {error}" if isinstance(error, KeyError) else str(error)]
+        if problems:
+            raise CorruptEditError(f"{path} does not hold a valid edit: {'; '.join(problems)}.")
         return edit
 
-    def _check(self, path: str | os.PathLike[str]) -> None:
+    def _problems(self) -> list[str]:
         problems = {
             "`before` and `delta` must be vectors of one length": (
                 self.before.ndim != 1 or self.before.shape != self.delta.shape
@@ -154,8 +145,7 @@ class Edit:
         failed = [text for text, found in problems.items() if found]
         if not failed and not bool(torch.isfinite(self.after).all()):
             failed = ["all parameters must be finite"]
-        if failed:
-            raise CorruptEditError(f"{path} does not hold a valid edit: {'; '.join(failed)}.")
+        return failed
 
 
 def edit_of(

@@ -1,4 +1,4 @@
-"""What all readers of files share: optional packages, and one clear error for a broken file."""
+"""What all readers of files share: checks, optional packages, one clear error for a broken file."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         text = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         text = re.sub(r"^\[[\d:]+\] \S+:\d+: ", "", text)  # XGBoost's time and source line
         raise InvalidInputError(f"{path} cannot be read as {kind}: {text}.") from error
+
+
+def require(is_whole: bool, problem: str) -> None:
+    """Raise unless this part of a file is as it must be."""
+    if not is_whole:
+        raise ValueError(problem)
 
 
 def library(name: str, purpose: str) -> Any:

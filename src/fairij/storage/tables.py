@@ -1,7 +1,4 @@
-"""Tables from files: CSV, JSON, Parquet, Arrow (Feather), or a query on a DuckDB file.
-
-A file that cannot be read, or is not a plain table, gives one clear error.
-"""
+"""Tables from files: CSV, JSON, Parquet, Arrow (Feather), or a query on a DuckDB file."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ import gzip
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -24,19 +21,11 @@ from fairij.storage.reading import library, reading
 STREAM = b"\xff\xff\xff\xff"  # the first bytes of Arrow's streaming format
 PathLike = str | os.PathLike[str]
 KINDS: dict[str, str] = {
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "csv",
-    ".tsv.gz": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".jsonl.gz": "json",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".duckdb": "duckdb",
-    ".ddb": "duckdb",
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "csv"),
+    **dict.fromkeys((".json", ".jsonl", ".jsonl.gz"), "json"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".feather"), "arrow"),
+    **dict.fromkeys((".duckdb", ".ddb"), "duckdb"),
 }
 
 
@@ -47,31 +36,23 @@ def read_table(
     columns: Sequence[str] | None = None,
     text_columns: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Read the rows of a table file.
+    """Read the rows of a table file, or those that a query selects from a DuckDB file.
 
-    Parameters
-    ----------
-    path : path-like
-        The file. The ending of its name tells its format.
-    query : str, optional
-        The query that selects the rows of a DuckDB file. It can only read, and only this file.
-    columns : sequence of str, optional
-        Columns to keep. The others are ignored, even if they hold lists.
-    text_columns : sequence of str
-        Columns of a CSV file to keep as text, so that "NA" is not missing and "007" is not 7.
+    Only ``columns`` are kept; the others may hold lists. ``text_columns`` of a CSV file stay text:
+    "NA" is not missing, and "007" is not 7.
     """
     file = Path(path)
     kind = table_kind(file)
     if not file.is_file():
-        raise InvalidInputError(
-            f"No table at {file}"
-            + (": it is a folder; name one file." if file.is_dir() else "; check the path.")
-        )
-    if (query is None) == (kind == "duckdb"):
+        why = ": it is a folder; name one file." if file.is_dir() else "; check the path."
+        raise InvalidInputError(f"No table at {file}{why}")
+    if query is None and kind == "duckdb":
         raise InvalidInputError(
             f"A DuckDB file needs a query that selects the rows, got none for {file}."
-            if query is None
-            else f"A query can be asked of a DuckDB file only; {file} is read whole."
+        )
+    if query is not None and kind != "duckdb":
+        raise InvalidInputError(
+            f"A query can be asked of a DuckDB file only; {file} is read whole."
         )
     with reading(file, kind):
         try:
@@ -80,7 +61,7 @@ def read_table(
             elif kind == "csv":
                 frame = _csv(file, text_columns)
             else:
-                frame = READERS[kind](file)
+                frame = {"json": _json, "parquet": _parquet, "arrow": _arrow}[kind](file)
         except UnicodeDecodeError:
             raise InvalidInputError(
                 f"{file} cannot be read as {kind}: it is not text in UTF-8. Save it as UTF-8; "
@@ -91,7 +72,12 @@ def read_table(
     if columns is not None:
         require_columns(frame.columns, columns, where=str(file))
         frame = frame[list(columns)]
-    return _checked(file, frame)
+    frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
+    check_names(file, list(frame.columns))
+    objects = ((name, column) for name, column in frame.items() if column.dtype == object)
+    nested = [str(name) for name, column in objects if any(map(_is_nested, column))]
+    check_cells(file, len(frame), nested)
+    return frame.reset_index(drop=True)
 
 
 def write_table(frame: pd.DataFrame, path: PathLike) -> None:
@@ -122,10 +108,8 @@ def require_columns(columns: Iterable[Any], names: Sequence[str], *, where: str)
     missing = [name for name in names if name not in known]
     if not missing:
         return
-    hints = []
-    for name in missing[:5]:
-        near = near_matches(name, known)
-        hints.append(f"{name!r}" + (f" (near: {', '.join(map(repr, near))})" if near else ""))
+    near = {name: ", ".join(map(repr, near_matches(name, known))) for name in missing[:5]}
+    hints = [repr(name) + (f" (near: {others})" if others else "") for name, others in near.items()]
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
     shown = ", ".join(known[:12]) + (f", ... ({len(known)} in all)" if len(known) > 12 else "")
     raise InvalidInputError(
@@ -159,13 +143,11 @@ def _csv(file: Path, text_columns: Sequence[str]) -> pd.DataFrame:
             f"The columns of {file} must be separated by commas, but its first line has "
             "semicolons: save it again with commas."
         )
-    frame = pd.read_csv(file, sep=separator, encoding="utf-8-sig", low_memory=False)
+    read: Any = partial(pd.read_csv, file, sep=separator, encoding="utf-8-sig")
+    frame: pd.DataFrame = read(low_memory=False)
     kept = [name for name in text_columns if name in frame]
     if kept:
-        texts = pd.read_csv(
-            file, sep=separator, encoding="utf-8-sig", usecols=kept, dtype=str, na_filter=False
-        )
-        frame[kept] = texts[kept].to_numpy()
+        frame[kept] = read(usecols=kept, dtype=str, na_filter=False)[kept].to_numpy()
     return frame
 
 
@@ -183,21 +165,15 @@ def _parquet(file: Path) -> pd.DataFrame:
 
 
 def _arrow(file: Path) -> pd.DataFrame:
-    library("pyarrow", "Arrow and Feather files")
+    ipc, feather = (
+        library(f"pyarrow.{part}", "Arrow and Feather files") for part in ("ipc", "feather")
+    )
     with file.open("rb") as opened:
         is_stream = opened.read(4) == STREAM  # Hugging Face's datasets are streams
-    if is_stream:
-        with import_module("pyarrow.ipc").open_stream(file.read_bytes()) as stream:
-            return stream.read_all().to_pandas()
-    frame: pd.DataFrame = import_module("pyarrow.feather").read_table(file).to_pandas()
-    return frame
-
-
-READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    "json": _json,
-    "parquet": _parquet,
-    "arrow": _arrow,
-}
+    if not is_stream:
+        return cast("pd.DataFrame", feather.read_table(file).to_pandas())
+    with ipc.open_stream(file.read_bytes()) as stream:
+        return cast("pd.DataFrame", stream.read_all().to_pandas())
 
 
 def _duckdb(file: Path, query: str) -> pd.DataFrame:
@@ -205,22 +181,11 @@ def _duckdb(file: Path, query: str) -> pd.DataFrame:
     duckdb = library("duckdb", "DuckDB files")
     locked = {"enable_external_access": "false", "autoload_known_extensions": "false"}
     with duckdb.connect(str(file), read_only=True, config=locked) as connection:
-        frame: pd.DataFrame = connection.execute(query).df()
-    return frame
+        return cast("pd.DataFrame", connection.execute(query).df())
 
 
-def _checked(file: Path, frame: pd.DataFrame) -> pd.DataFrame:
-    check_names(file, [str(column) for column in frame.columns])
-    nested = [str(name) for name, column in frame.items() if _is_nested(column)]
-    check_cells(file, len(frame), nested)
-    return frame.set_axis([str(column) for column in frame.columns], axis=1).reset_index(drop=True)
-
-
-def _is_nested(column: pd.Series[Any]) -> bool:
-    def is_nested(value: Any) -> bool:
-        return isinstance(value, (list, dict)) or getattr(value, "ndim", 0) > 0
-
-    return column.dtype == object and any(map(is_nested, column))
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, (list, dict)) or getattr(value, "ndim", 0) > 0
 
 
 def check_cells(file: Path, rows: int, nested: list[str]) -> None:

@@ -7,20 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fairij.errors import InvalidInputError
-from fairij.storage.model_files import huggingface, sklearn_files, torch_files, tree_files
+from fairij.storage.model_files import estimators, huggingface, torch_files
 from fairij.storage.model_files.base import ModelFile, Opening
 
+__all__ = ["FORMATS", "ModelFile", "Opening", "load_model"]
+
 FORMATS: dict[str, Callable[[Path, Opening], ModelFile]] = {
-    ".txt": tree_files.lightgbm_text,
-    ".json": tree_files.xgboost_file,
-    ".ubj": tree_files.xgboost_file,
-    ".skops": sklearn_files.skops_file,
-    ".pkl": sklearn_files.pickle_file,
-    ".pickle": sklearn_files.pickle_file,
-    ".joblib": sklearn_files.pickle_file,
-    ".safetensors": torch_files.state_file,
-    ".pt": torch_files.state_file,
-    ".pth": torch_files.state_file,
+    ".txt": estimators.lightgbm_text,
+    **dict.fromkeys((".json", ".ubj"), estimators.xgboost_file),
+    ".skops": estimators.skops_file,
+    **dict.fromkeys((".pkl", ".pickle", ".joblib"), estimators.pickle_file),
+    **dict.fromkeys((".safetensors", ".pt", ".pth"), torch_files.state_file),
     ".pt2": torch_files.exported_program,
 }
 
@@ -43,6 +40,3 @@ def load_model(path: str | os.PathLike[str], opening: Opening | None = None) -> 
             f"folder; got {file}."
         )
     return FORMATS[file.suffix.lower()](file, opening)
-
-
-__all__ = ["FORMATS", "ModelFile", "Opening", "load_model"]

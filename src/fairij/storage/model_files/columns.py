@@ -1,32 +1,52 @@
-"""Turn the feature columns of a table into the rows that a model takes."""
+"""The feature columns of a table, as rows for a model; values that the model does not know."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from torch import nn
 
-from fairij.errors import InvalidInputError
+from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.models import of_class
+from fairij.storage.model_files.base import ModelFile
 
+MOST_SHOWN = 5
 is_lightgbm = of_class("lightgbm", "Booster", "LGBMModel")
 is_xgboost = of_class("xgboost", "Booster", "XGBModel")
 is_histogram = of_class("sklearn", "BaseHistGradientBoosting")
 
 
+@dataclass(frozen=True)
+class Known:
+    """The values of a column that a model knows."""
+
+    listed: tuple[Any, ...]
+    takes_others: bool  # as missing values; else the model fails on them
+
+
+def file_of(kind: str, model: Any, suffix: str, save: Callable[[Any, Path], Any]) -> ModelFile:
+    """An opened file of a model that takes feature columns."""
+    return ModelFile(kind, model, suffix, known_columns(model), partial(prepared, model), save)
+
+
 def known_columns(model: Any) -> tuple[str, ...] | None:
     """The names of the features, in the order of the model; None if it knows none."""
-    names: Sequence[Any] | None
     if is_lightgbm(model):
-        names = as_booster(model).feature_name()
+        names = _booster(model).feature_name()
         if all(re.fullmatch(r"Column_\d+", str(name)) for name in names):
             return None  # trained on a table without names
     elif is_xgboost(model):
-        names = as_xgboost(model).feature_names
+        names = _booster(model).feature_names
     else:
         names = getattr(model, "feature_names_in_", None)
     return None if names is None else tuple(map(str, names))
@@ -35,14 +55,14 @@ def known_columns(model: Any) -> tuple[str, ...] | None:
 def prepared(model: Any, frame: pd.DataFrame) -> Any:
     """Rows for any model that does not take text."""
     if is_lightgbm(model):
-        return _for_lightgbm(as_booster(model), frame)
+        return _for_lightgbm(_booster(model), frame)
     if is_xgboost(model):
-        return _for_xgboost(as_xgboost(model), frame)
+        return _for_xgboost(_booster(model), frame)
     if isinstance(model, nn.Module):
         return numbers(frame, missing=False).to_numpy()
     if is_histogram(model) and getattr(model, "categorical_features", None) == "from_dtype":
-        marked = model.is_categorical_
-        return _as_categories(frame, [] if marked is None else list(frame.columns[marked]))
+        marked = [] if model.is_categorical_ is None else frame.columns[model.is_categorical_]
+        return frame.astype(dict.fromkeys(marked, "category"))
     if known_columns(model) is None:
         return numbers(frame, missing=True).to_numpy()
     return frame
@@ -68,22 +88,22 @@ def _numeric(name: str, column: pd.Series[Any]) -> Any:
     kind = column.dtype.kind
     if kind in "iufb" and isinstance(column.dtype, np.dtype):
         return column
-    as_numbers = pd.to_numeric(column, errors="coerce") if kind not in "mM" else None
-    wrong = column.notna() if as_numbers is None else as_numbers.isna() & column.notna()
-    if as_numbers is None or wrong.any():
-        row = int(np.flatnonzero(wrong)[0]) if wrong.any() else 0
-        mixed = int(wrong.sum()) < int(column.notna().sum())
-        raise InvalidInputError(
-            f"The feature {name!r} must be numeric for this model, but row {row} holds "
-            f"{str(column.iloc[row])!r}"
-            + (
-                f": numbers and text are mixed in it ({int(wrong.sum())} cells of "
-                f"{len(column)} are not numbers); correct those cells."
-                if mixed
-                else ": encode it as in training, or name the features without it."
-            )
+    is_date = kind in "mM"
+    found = column if is_date else pd.to_numeric(column, errors="coerce")
+    wrong = column.notna() & (is_date | found.isna())
+    if not is_date and not wrong.any():
+        return found.to_numpy(dtype=np.float64, na_value=np.nan)
+    row, count = int(np.argmax(wrong)), int(wrong.sum())
+    cure = ": encode it as in training, or name the features without it."
+    if count < int(column.notna().sum()):
+        cure = (
+            f": numbers and text are mixed in it ({count} cells of {len(column)} are not numbers); "
+            "correct those cells."
         )
-    return as_numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    raise InvalidInputError(
+        f"The feature {name!r} must be numeric for this model, but row {row} holds "
+        f"{str(column.iloc[row])!r}{cure}"
+    )
 
 
 def _for_lightgbm(booster: Any, frame: pd.DataFrame) -> pd.DataFrame:
@@ -102,12 +122,9 @@ def _for_lightgbm(booster: Any, frame: pd.DataFrame) -> pd.DataFrame:
 def lightgbm_categories(booster: Any, frame: pd.DataFrame) -> dict[str, list[Any]]:
     """The values of each categorical column. The file has the values, not the names."""
     lists = booster.pandas_categorical or []
-    names = _categorical_names(booster, frame, len(lists)) if lists else []
-    return dict(zip(names, lists, strict=True))
-
-
-def _categorical_names(booster: Any, frame: pd.DataFrame, wanted: int) -> list[str]:
-    """The categorical columns: the model's text describes them by lists, not by ranges."""
+    if not lists:
+        return {}
+    # the model's text describes categorical columns by lists, not by ranges
     text = booster.model_to_string(num_iteration=1)
     found = re.search(r"^feature_infos=(.*)$", text, re.MULTILINE)
     infos = found.group(1).split(" ") if found else []
@@ -115,12 +132,13 @@ def _categorical_names(booster: Any, frame: pd.DataFrame, wanted: int) -> list[s
     sure = [i for i, info in enumerate(infos) if info != "none" and not info.startswith("[")]
     text_like = [i for i in unused if not pd.api.types.is_numeric_dtype(frame.dtypes.iloc[i])]
     for places in (sure, sure + text_like, sure + unused):
-        if len(places) == wanted:
-            return [str(frame.columns[place]) for place in sorted(places)]
+        if len(places) == len(lists):
+            names = [str(frame.columns[place]) for place in sorted(places)]
+            return dict(zip(names, lists, strict=True))
     raise InvalidInputError(
-        f"The LightGBM model was trained with {wanted} categorical columns, but its file does not "
-        f"tell which ones; {len(sure)} are certain. Give the features in the order of the training "
-        "table."
+        f"The LightGBM model was trained with {len(lists)} categorical columns, but its file does "
+        f"not tell which ones; {len(sure)} are certain. Give the features in the order of the "
+        "training table."
     )
 
 
@@ -128,28 +146,92 @@ def _for_xgboost(booster: Any, frame: pd.DataFrame) -> Any:
     types = booster.feature_types or []
     names = [str(n) for n, kind in zip(frame.columns, types, strict=False) if kind == "c"]
     plain = [name for name in frame.columns if name not in names]
-    if names and booster.feature_names and not _keeps_categories(booster):
+    keeps = hasattr(booster, "get_categories") and not booster.get_categories().empty()
+    if names and booster.feature_names and not keeps:
         raise InvalidInputError(
             f"The XGBoost file does not keep the categories of {names[0]!r} (files of versions "
             "before 3.1 do not), so they cannot be coded as in training: train the model with a "
             "newer version."
         )
-    result = _as_categories(frame, names)
+    result = frame.astype(dict.fromkeys(names, "category"))
     result[plain] = numbers(frame[plain], missing=True)
     return result if booster.feature_names else result.to_numpy()
 
 
-def _keeps_categories(booster: Any) -> bool:
-    return hasattr(booster, "get_categories") and not booster.get_categories().empty()
+def _booster(model: Any) -> Any:
+    """The trees of a LightGBM or XGBoost estimator, or the booster itself."""
+    is_estimator = hasattr(model, "get_booster")  # of XGBoost
+    return model.get_booster() if is_estimator else getattr(model, "booster_", model)
 
 
-def _as_categories(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    return frame.astype(dict.fromkeys(names, "category"))
+def known_categories(model: Any, frame: pd.DataFrame) -> dict[str, Known]:
+    """The categorical columns whose values the model has stored, by name."""
+    if is_lightgbm(model):
+        lists = lightgbm_categories(_booster(model), frame)
+        return {name: Known(tuple(values), True) for name, values in lists.items()}
+    found = _stored(_booster(model)) if is_xgboost(model) else _encoded(model)
+    return {name: known for name, known in found if name in frame.columns}
 
 
-def as_booster(model: Any) -> Any:
-    return getattr(model, "booster_", model)
+def check_categories(model: Any, tables: Iterable[pd.DataFrame], *, where: str) -> None:
+    """Warn about values that the model does not know; raise if it cannot take them.
+
+    ``tables`` are the feature columns, as one table or in parts.
+    """
+    known: dict[str, Known] | None = None
+    present: Counter[str] = Counter()
+    unseen: defaultdict[str, Counter[Any]] = defaultdict(Counter)
+    for table in tables:
+        known = known_categories(model, table) if known is None else known
+        if not known:
+            return
+        for name, one in known.items():
+            column = table[name].dropna()
+            present[name] += len(column)
+            unseen[name].update(column[~column.isin(list(one.listed))].tolist())
+    for name, one in (known or {}).items():
+        if unseen[name]:
+            _warn_or_raise(where, name, one, unseen[name], present[name])
 
 
-def as_xgboost(model: Any) -> Any:
-    return model.get_booster() if hasattr(model, "get_booster") else model
+def _warn_or_raise(where: str, name: str, known: Known, unseen: Counter[Any], present: int) -> None:
+    shown = ", ".join(repr(value) for value, _ in unseen.most_common(MOST_SHOWN))
+    shown += ", ..." if len(unseen) > MOST_SHOWN else ""
+    if unseen.total() == present:
+        raise InvalidInputError(
+            f"The feature {name!r} must hold the categories of the training table, such as "
+            f"{list(known.listed[:MOST_SHOWN])}, but none of its values in {where} is among them: "
+            f"{shown}."
+        )
+    text = (
+        f"{where} has {unseen.total()} of {present} rows whose {name!r} the model does not know "
+        f"from its training: {shown}."
+    )
+    if not known.takes_others:
+        raise InvalidInputError(f"{text} It cannot take them: drop or recode those rows.")
+    warnings.warn(f"{text} It treats them as missing.", FairIJWarning, stacklevel=3)
+
+
+def _stored(booster: Any) -> Iterator[tuple[str, Known]]:
+    """The categories in an XGBoost file (since 3.1)."""
+    if hasattr(booster, "get_categories") and find_spec("pyarrow") is not None:
+        for name, values in booster.get_categories(export_to_arrow=True).to_arrow():
+            if values is not None:
+                yield str(name), Known(tuple(values.to_pylist()), False)
+
+
+def _encoded(model: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Known]]:
+    """The categories of all scikit-learn encoders inside a model."""
+    names = tuple(map(str, getattr(model, "feature_names_in_", names)))
+    lists = getattr(model, "categories_", ())
+    if len(lists) == len(names):
+        takes_others = getattr(model, "handle_unknown", "error") != "error"
+        for name, values in zip(names, lists, strict=True):
+            yield name, Known(tuple(values.tolist()), takes_others)
+    parts = [step for _, step in getattr(model, "steps", ())]
+    parts += [step for _, step, _ in getattr(model, "transformers_", ())]
+    inner = ("_preprocessor", "best_estimator_", "estimator")
+    for part in parts + [getattr(model, name) for name in inner if hasattr(model, name)]:
+        yield from _encoded(part, names)
+        if hasattr(part, "transformers_"):
+            names = ()  # its output has other columns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,13 @@ import torch
 
 from fairij.errors import InvalidInputError
 from fairij.models.text.library import load_transformers
-from fairij.models.text.limits import longest_text
-from fairij.models.text.padding import with_padding_token
+from fairij.models.text.tokens import longest_text, with_padding_token
 from fairij.storage.model_files.base import ModelFile, Opening
 from fairij.storage.reading import reading
 
 TOKENIZERS = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    "vocab.json",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
+    *("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json"),
+    *("spiece.model", "sentencepiece.bpe.model", "tokenizer.model"),
 )
 
 
@@ -34,7 +29,13 @@ def folder(path: Path, opening: Opening) -> ModelFile:
     transformers = load_transformers()
     with reading(path, "a Hugging Face folder"), quietly(transformers):
         settings: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-        _check_tokenizer(path)
+        if not any((path / name).exists() for name in TOKENIZERS):
+            # the library would make an empty one that knows no word
+            raise InvalidInputError(
+                f"{path} must hold the model's tokenizer too, but has none of "
+                f"{', '.join(TOKENIZERS)}: save it there, as in "
+                "`tokenizer.save_pretrained(folder)`."
+            )
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(path), **settings)
         model = transformers.AutoModelForSequenceClassification.from_pretrained(
             str(path),
@@ -42,7 +43,6 @@ def folder(path: Path, opening: Opening) -> ModelFile:
             dtype=torch.float32,  # edits are computed and saved in full precision
             **settings,
         ).eval()
-
     tokenizer = with_padding_token(tokenizer)
     if model.config.pad_token_id is None:
         model.config.pad_token_id = tokenizer.pad_token_id
@@ -53,16 +53,8 @@ def folder(path: Path, opening: Opening) -> ModelFile:
             tokenizer.save_pretrained(str(target))
 
     labels = {str(name): int(code) for name, code in (model.config.label2id or {}).items()}
-    return ModelFile(
-        "Hugging Face folder",
-        model,
-        "",
-        None,
-        lambda frame: _tokens(tokenizer, model, frame),
-        save,
-        takes_text=True,
-        labels=labels,
-    )
+    prepare = partial(_tokens, tokenizer, model)
+    return ModelFile("Hugging Face folder", model, "", None, prepare, save, True, labels)
 
 
 @contextmanager
@@ -87,21 +79,8 @@ def _tokens(tokenizer: Any, model: Any, frame: pd.DataFrame) -> dict[str, Any]:
             f"The column {frame.columns[0]!r} must hold text, but row {row} holds "
             f"{str(text.iloc[row])!r}: drop such rows, or name another column with --text."
         )
-    longest = longest_text(model, tokenizer)
-    tokens = dict(
-        tokenizer(
-            text.tolist(), padding=True, truncation=True, max_length=longest, return_tensors="pt"
-        )
-    )
+    cut = {"truncation": True, "max_length": longest_text(model, tokenizer)}
+    tokens = dict(tokenizer(text.tolist(), padding=True, return_tensors="pt", **cut))
     # some models find the end of a text by their own padding token, not the tokenizer's
     tokens["input_ids"][tokens["attention_mask"] == 0] = model.config.pad_token_id
     return tokens
-
-
-def _check_tokenizer(path: Path) -> None:
-    """Raise if there is none: the library would make an empty one that knows no word."""
-    if not any((path / name).exists() for name in TOKENIZERS):
-        raise InvalidInputError(
-            f"{path} must hold the model's tokenizer too, but has none of "
-            f"{', '.join(TOKENIZERS)}: save it there, as in `tokenizer.save_pretrained(folder)`."
-        )

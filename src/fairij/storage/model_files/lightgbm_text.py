@@ -10,44 +10,36 @@ import re
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairij.errors import InvalidInputError
+from fairij.storage.reading import require
 
-# a line of a tree with L leaves must have L minus this many numbers
-LENGTHS = {
-    "leaf_value": 0,
-    "leaf_weight": 0,
-    "leaf_count": 0,
-    "split_feature": 1,
-    "split_gain": 1,
-    "threshold": 1,
-    "decision_type": 1,
-    "left_child": 1,
-    "right_child": 1,
-    "internal_value": 1,
-    "internal_weight": 1,
-    "internal_count": 1,
-}
-WORD = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)")  # a number as LightGBM writes it
 NEEDED = ("leaf_value", "split_feature", "threshold", "decision_type", "left_child", "right_child")
+BY_LEAF = ("leaf_value", "leaf_weight", "leaf_count")  # the others have one number per split
+BY_SPLIT = (*NEEDED[1:], "split_gain", "internal_value", "internal_weight", "internal_count")
+WORD = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)")  # a number as LightGBM writes it
+CUT = "it was cut short or changed"
 
 
 def check_lightgbm_text(path: Path) -> None:
     """Raise unless the file is whole and its trees fit together."""
     content = path.read_bytes()
     try:
-        if not content.lstrip().startswith(b"tree"):
-            raise ValueError("such a file starts with the word 'tree'")
-        if "\0" in content.decode("utf-8"):  # LightGBM would never stop reading
-            raise ValueError("it holds bytes that are no text")
+        starts = content.lstrip().startswith(b"tree")
+        require(starts, "such a file starts with the word 'tree'")
+        # LightGBM would never stop reading
+        require("\0" not in content.decode("utf-8"), "it holds bytes that are no text")
         head, *blocks = _blocks(content)
         features = int(_fields(head)["max_feature_idx"]) + 1
         for number, block in enumerate(blocks):
             _check_tree(number, _fields(block), features)
-    except KeyError as error:
-        raise _broken(path, f"it has no {error}") from None
-    except (ValueError, OverflowError) as error:
-        raise _broken(path, str(error)) from None
+    except (KeyError, ValueError, OverflowError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise InvalidInputError(
+            f"{path} cannot be read as a LightGBM text model: {reason}. Write it with "
+            "`booster.save_model('model.txt')`."
+        ) from None
 
 
 def _blocks(content: bytes) -> list[str]:
@@ -59,13 +51,13 @@ def _blocks(content: bytes) -> list[str]:
     blocks = [content[:start].decode("utf-8")]
     for number, size in enumerate(map(int, found.group(1).split())):
         block = content[start : start + size]
-        if not block.startswith(b"Tree=%d" % number) or len(block) != size:
-            raise ValueError(f"it was cut short or changed: tree {number} is not in its place")
+        in_place = block.startswith(b"Tree=%d" % number) and len(block) == size
+        require(in_place, f"{CUT}: tree {number} is not in its place")
         blocks.append(block.decode("utf-8"))
         start += size
     rest = content[start:]
-    if not rest.lstrip().startswith(b"end of trees"):
-        raise ValueError("it was cut short or changed: the end of the trees is missing")
+    ends = rest.lstrip().startswith(b"end of trees")
+    require(ends, f"{CUT}: the end of the trees is missing")
     _check_parameters(rest.decode("utf-8"))
     return blocks
 
@@ -74,11 +66,10 @@ def _check_parameters(rest: str) -> None:
     """Check the parameters of the training, ``[name: value]`` on each line, if there are any."""
     _, begun, after = rest.partition("\nparameters:")
     lines, ended, _ = after.partition("\nend of parameters")
-    if begun and not ended:
-        raise ValueError("it was cut short or changed: the end of the parameters is missing")
+    require(bool(ended or not begun), f"{CUT}: the end of the parameters is missing")
     for line in filter(None, map(str.strip, lines.splitlines())):
-        if not re.fullmatch(r"\[\w+: .*\]", line):
-            raise ValueError(f"the parameter {line[:40]!r} is not written as [name: value]")
+        named = re.fullmatch(r"\[\w+: .*\]", line) is not None
+        require(named, f"the parameter {line[:40]!r} is not written as [name: value]")
 
 
 def _check_tree(number: int, fields: dict[str, str], features: int) -> None:
@@ -87,52 +78,41 @@ def _check_tree(number: int, fields: dict[str, str], features: int) -> None:
             if not WORD.fullmatch(word):  # LightGBM would crash
                 raise ValueError(f"the {name} of tree {number} holds {word[:20]!r}, not a number")
     leaves, categories = int(fields["num_leaves"]), int(fields.get("num_cat", "0"))
-    for name, fewer in LENGTHS.items():
-        if name not in fields and (name not in NEEDED or leaves == 1):
-            continue
-        count = len(fields[name].split())
-        if count != leaves - fewer and not (leaves == 1 and name != "leaf_value"):
-            raise ValueError(
-                f"tree {number} has {leaves} leaves, but {count} numbers as its {name}"
-            )
+    for name in BY_LEAF + BY_SPLIT if leaves != 1 else ("leaf_value",):
+        if name in fields or name in NEEDED:
+            count = len(fields[name].split())
+            problem = f"tree {number} has {leaves} leaves, but {count} numbers as its {name}"
+            require(count == leaves - (name in BY_SPLIT), problem)
     if leaves == 1:
         return
     splits = _whole(fields["split_feature"])
     children = np.concatenate([_whole(fields["left_child"]), _whole(fields["right_child"])])
-    if leaves < 1 or splits.min() < 0 or splits.max() >= features:
-        raise ValueError(f"tree {number} splits on a feature that the model does not have")
+    exists = leaves > 1 and splits.min() >= 0 and splits.max() < features
+    require(exists, f"tree {number} splits on a feature that the model does not have")
     # every node except the first, and every leaf (as -1 - leaf), is the child of one node
-    if sorted(children.tolist()) != [*range(-leaves, 0), *range(1, leaves - 1)]:
-        raise ValueError(f"the branches of tree {number} do not make a tree")
-    if categories:
-        _check_categories(number, fields, categories)
+    is_tree = sorted(children.tolist()) == [*range(-leaves, 0), *range(1, leaves - 1)]
+    require(is_tree, f"the branches of tree {number} do not make a tree")
+    fits = not categories or _categories_fit(fields, categories)
+    require(fits, f"the categories of tree {number} do not fit together")
 
 
-def _check_categories(number: int, fields: dict[str, str], categories: int) -> None:
+def _categories_fit(fields: dict[str, str], categories: int) -> bool:
     bounds, bits = _whole(fields["cat_boundaries"]), _whole(fields["cat_threshold"])
     categorical = _whole(fields["decision_type"]) & 1 == 1
     used = np.array(fields["threshold"].split(), np.float64)[categorical]
-    if (
-        len(bounds) != categories + 1
-        or bounds[0] != 0
-        or (np.diff(bounds) < 0).any()
-        or bounds[-1] != len(bits)
-        or (len(used) and not (used.min() >= 0 and used.max() < categories))
-    ):
-        raise ValueError(f"the categories of tree {number} do not fit together")
+    return bool(
+        len(bounds) == categories + 1
+        and bounds[0] == 0
+        and (np.diff(bounds) >= 0).all()
+        and bounds[-1] == len(bits)
+        and ((used >= 0) & (used < categories)).all()
+    )
 
 
-def _whole(text: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _whole(text: str) -> NDArray[np.int64]:
     return np.array([int(word) for word in text.split()], np.int64)
 
 
 def _fields(block: str) -> dict[str, str]:
     lines = (line.partition("=") for line in block.splitlines())
     return {key: value for key, equals, value in lines if equals}
-
-
-def _broken(path: Path, reason: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{path} cannot be read as a LightGBM text model: {reason}. Write it with "
-        "`booster.save_model('model.txt')`."
-    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import sys
 import zipfile
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from fairij.errors import InvalidInputError
-from fairij.storage.model_files.base import ModelFile, Opening, needs_trust
-from fairij.storage.model_files.columns import prepared
-from fairij.storage.reading import reading
+from fairij.storage.model_files.base import ModelFile, Opening
+from fairij.storage.model_files.columns import file_of
+from fairij.storage.reading import reading, require
 
 
 def state_file(path: Path, opening: Opening) -> ModelFile:
@@ -25,7 +25,7 @@ def state_file(path: Path, opening: Opening) -> ModelFile:
     with reading(path, "a file of torch parameters"):
         state = _state(path, opening)
     if isinstance(state, nn.Module):  # a whole pickled module, which the user trusts
-        return _file("torch module (pickle)", state, path.suffix, torch.save)
+        return file_of("torch module (pickle)", state, path.suffix, torch.save)
     if opening.model_class is None:
         raise InvalidInputError(
             f"{path} holds parameters only: name their class, as in --model-class "
@@ -41,17 +41,15 @@ def state_file(path: Path, opening: Opening) -> ModelFile:
             f"The parameters in {path} do not fit {opening.model_class} made with "
             f"{dict(opening.model_args)}: {text}"
         ) from None
-    return _file("torch parameters", module.eval(), path.suffix, _save_state)
+    return file_of("torch parameters", module.eval(), path.suffix, _save_state)
 
 
 def exported_program(path: Path, opening: Opening) -> ModelFile:
     """A program of `torch.export`. Its reader may run code from the file."""
-    if not opening.trust_pickle:
-        raise needs_trust(path, "an exported torch program")
+    opening.require_trust(path, "an exported torch program")
     with reading(path, "an exported torch program"):
-        program = torch.export.load(path)
-        module = Program(program)
-    return _file("torch exported program", module, path.suffix, _save_program)
+        module = Program(torch.export.load(path))
+    return file_of("torch exported program", module, path.suffix, _save_program)
 
 
 class Program(nn.Module):
@@ -69,30 +67,29 @@ class Program(nn.Module):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Program:
-        copy = Program(self.program)
-        for (_, mine), (name, _) in zip(
-            self.graph.named_parameters(), list(copy.graph.named_parameters()), strict=True
-        ):
+        copied = Program(self.program)
+        names = [name for name, _ in copied.graph.named_parameters()]
+        for name, mine in zip(names, self.graph.parameters(), strict=True):
             owner, _, leaf = name.rpartition(".")
-            value = memo.get(id(mine))
-            value = nn.Parameter(mine.detach().clone()) if value is None else value
-            setattr(copy.graph.get_submodule(owner), leaf, value)
-        return copy
+            setattr(copied.graph.get_submodule(owner), leaf, copy.deepcopy(mine, memo))
+        return copied
 
 
 def _state(path: Path, opening: Opening) -> Any:
     if path.suffix == ".safetensors":
         return load_file(path)
-    _check_sums(path)
+    is_archive = zipfile.is_zipfile(path)  # older versions of torch wrote other files
+    if is_archive:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()  # torch ignores the checksums
+        require(damaged is None, f"its part {damaged!r} has changed since it was saved")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         if "weights_only" not in str(error):
             raise
-        if not zipfile.is_zipfile(path):
-            raise ValueError("it is not an archive as torch.save writes it") from None
-        if not opening.trust_pickle:
-            raise needs_trust(path, "a torch file with more in it than tensors") from None
+        require(is_archive, "it is not an archive as torch.save writes it")
+        opening.require_trust(path, "a torch file with more in it than tensors")
         state = torch.load(path, map_location="cpu", weights_only=False)
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
@@ -105,16 +102,6 @@ def _state(path: Path, opening: Opening) -> Any:
     return state
 
 
-def _check_sums(path: Path) -> None:
-    """Raise if a part of the archive has changed: torch ignores the checksums."""
-    if not zipfile.is_zipfile(path):
-        return  # older versions of torch wrote other files
-    with zipfile.ZipFile(path) as archive:
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise ValueError(f"its part {damaged!r} has changed since it was saved")
-
-
 def _construct(opening: Opening) -> nn.Module:
     made_by = opening.model_class or ""
     place, _, name = made_by.rpartition(":")
@@ -122,9 +109,9 @@ def _construct(opening: Opening) -> nn.Module:
         raise InvalidInputError(
             f"--model-class must be module:Class or file.py:Class, got {made_by!r}."
         )
+    load = _from_file if place.endswith(".py") else _from_name
     try:
-        source = _source(Path(place)) if place.endswith(".py") else _imported(place)
-        module = getattr(source, name)(**opening.model_args)
+        module = getattr(load(place), name)(**opening.model_args)
     except (ImportError, AttributeError, OSError, SyntaxError) as error:
         raise InvalidInputError(f"--model-class {made_by} cannot be imported: {error}.") from None
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
@@ -140,20 +127,21 @@ def _construct(opening: Opening) -> nn.Module:
     return module
 
 
-def _imported(place: str) -> Any:
+def _from_name(place: str) -> Any:
     """Import a module: an installed one, or else one in the working folder."""
     here = str(Path.cwd())
-    known = here in sys.path
-    sys.path += [] if known else [here]
+    added = [] if here in sys.path else [here]
+    sys.path += added
     try:
         return import_module(place)
     finally:
-        if not known:
-            sys.path.remove(here)
+        for folder in added:
+            sys.path.remove(folder)
 
 
-def _source(file: Path) -> Any:
+def _from_file(place: str) -> Any:
     """Import a Python file under its own name, so that pickling and copying find it."""
+    file = Path(place)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None or not file.is_file():
         raise ImportError(f"there is no file {file}")
@@ -181,7 +169,3 @@ def _save_program(module: Program, target: Path) -> None:
         torch.export.save(program, target)
     finally:
         state.update(kept)
-
-
-def _file(kind: str, module: nn.Module, suffix: str, save: Any) -> ModelFile:
-    return ModelFile(kind, module, suffix, None, partial(prepared, module), save)

@@ -182,7 +182,7 @@ class FairIJ(EditingEstimator):
         run.finish()
         seconds |= outcome.diagnostics["seconds"]  # results
         found = attributes_of(editable, prepared, settings, outcome, data.rows, n_rows(X), seconds)
-        vars(self).update(found)
+        self.__dict__.update(found)
         loss, dropped = found["loss_"].name, found["dropped_"]
         self.edit_ = edit_of(editable, outcome, settings, loss, dropped, fingerprint())
         self.estimator_ = editable.edited(self.edit_.after.to(editable.theta))

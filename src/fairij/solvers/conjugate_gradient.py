@@ -2,9 +2,8 @@
 
 A direction ``p`` that is conjugate to all earlier ones (``p^T A q = 0``) lowers the error of every
 right-hand side without another product. So directions are kept, and the next right-hand side starts
-from what they already give. With one right-hand side this is plain CG with full
-re-orthogonalisation, which also saves steps in float32. The right-hand sides of Fair-IJ are nested
-sums of gradients: forty edits cost about as many products as four unrelated solves.
+from what they already give. The right-hand sides of Fair-IJ are nested sums of gradients: forty
+edits cost about as many products as four unrelated solves.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """The paper's IHVP-WoodFisher recurrence (equation 11), exactly as it is printed.
 
-``o_{n+1} = o_n - o_n (g_{n+1} . o_n) / (N + g_{n+1} . o_n)`` multiplies ``o_n`` by a number, so
-``o_n`` never leaves the line through ``o_1 = g_1``. Then ``k_{n+1} = k_n - o_n (...)`` changes
-``k_1 = v`` along ``g_1`` only. The answer is ``v - gamma g_1`` with a small gamma, whatever the
-number of iterations. It acts as an identity Hessian, and damping plays no part.
-
-Only inner products with ``g_1`` matter, so the recurrence has a closed form in scalars that costs
-two Jacobian-vector products. For what equation 10 means, see `Woodbury` on the empirical Fisher.
+``o_{n+1} = o_n - o_n (g_{n+1} . o_n) / (N + g_{n+1} . o_n)`` never leaves the line through
+``o_1 = g_1``, so the answer is ``v - gamma g_1`` with a small gamma: it acts as an identity Hessian,
+and damping plays no part. A closed form in scalars costs two Jacobian-vector products. For what
+equation 10 means, see `Woodbury` on the empirical Fisher.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def sampled(curvature: Curvature, rows: int, *, seed: int = 0) -> Curvature | No
         return None
     weights = o.weights[index] / likely[index].clamp_max(1)
     some_rows = o.model.restrict(index, keep=True)
-    made: Curvature = replace(  # type: ignore[type-var]
+    made: Curvature = replace(
         curvature, objective=replace(o, model=some_rows, y=o.y[index], weights=weights)
     )
     return made

@@ -64,8 +64,8 @@ def test_tables_are_those_of_the_records() -> None:
 
 def test_tables_in_pages_are_those_of_the_code_and_the_records() -> None:
     """So that pages can be read without the site."""
-    from fairij.fairness.gaps import markdown
     from fairij.fairness.metrics import METRICS
+    from fairij.fairness.rates import markdown
 
     api, results, speed = (
         (ROOT / "docs" / page).read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from fairij.baselines import BASELINES, Recipe, make_baseline
 from fairij.datasets import Split
 from fairij.errors import InvalidInputError
 from fairij.fairness import CONSTRAINTS, demographic_parity_difference
-from fairij.fairness import counts as tables
+from fairij.fairness import rates as tables
 
 QUICK: dict[str, Any] = {
     "gapreg": {"recipe": Recipe(epochs=2, learning_rate=1e-2)},

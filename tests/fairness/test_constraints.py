@@ -12,7 +12,8 @@ from torch import Tensor
 
 from fairij import fairness
 from fairij.errors import InvalidInputError
-from fairij.fairness import CONSTRAINTS, GAPS, Constraint, counts, encode_groups, get_constraint
+from fairij.fairness import CONSTRAINTS, GAPS, Constraint, encode_groups, get_constraint
+from fairij.fairness.rates import confusion_counts
 from fairij.models.losses import Loss, get_loss
 from group_reference import gradient as gradient_of
 
@@ -38,7 +39,7 @@ def data(loss: Loss, n: int = 72) -> tuple[Tensor, Tensor, fairness.Groups]:
 
 
 def table(loss: Loss, z: Tensor, y: Tensor, groups: fairness.Groups) -> np.ndarray:
-    return counts.confusion_counts(
+    return confusion_counts(
         y.long().numpy(),
         loss.predict(z).numpy(),
         groups.codes,

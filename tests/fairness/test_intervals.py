@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest, norm
 
 from fairij.fairness import audit, audit_regression
-from fairij.fairness.intervals import wilson
+from fairij.fairness.audits import wilson
 
 
 @pytest.mark.parametrize(("inside", "size"), [(0, 20), (3, 7), (20, 20), (150, 1000)])

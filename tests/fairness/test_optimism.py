@@ -11,15 +11,14 @@ import pytest
 from biased import fair, fitted, problem
 from fairij import Grid, LowestGap, TargetGap
 from fairij.errors import InvalidInputError, SmallGroupWarning
-from fairij.fairness import GAPS, counts
+from fairij.fairness import GAPS, rates
 from fairij.fairness import optimism as honesty
-from fairij.fairness.optimism import Patterns, half_width, honest_gap, rows_needed
+from fairij.fairness.optimism import Choice, Patterns, half_width, rows_needed
 
 PARITY = GAPS["demographic_parity"].metric
 
 
-def rule(gap: np.ndarray, level: np.ndarray, before: float) -> int:
-    return LowestGap().choose(gap, level, before=before)
+RULE = LowestGap().choose
 
 
 def drawn(rng: np.random.Generator, rows: int, candidates: int) -> tuple[np.ndarray, ...]:
@@ -37,7 +36,7 @@ def test_tables_of_patterns_are_tables_of_rows() -> None:
     predictions, y, codes = drawn(rng, 300, 4)
     patterns = patterns_of(predictions, y, codes)
     assert len(patterns.cells) <= 64  # 2^4 predictions in each of 4 cells
-    expected = counts.confusion_counts(y, predictions, codes, n_groups=2, n_classes=2)
+    expected = rates.confusion_counts(y, predictions, codes, n_groups=2, n_classes=2)
     times = np.stack([patterns.times, 2 * patterns.times]).astype(float)
     np.testing.assert_array_equal(patterns.tables(times), [expected, 2 * expected])
     found = patterns.tables_of(np.array([2, 0]), times)
@@ -50,7 +49,7 @@ def test_three_classes_and_groups() -> None:
     y, codes = rng.integers(3, size=500), rng.integers(3, size=500)
     predictions = rng.integers(3, size=(5, 500)).astype(np.uint8)
     patterns = Patterns.of(predictions, y, codes, n_groups=3, n_classes=3)
-    expected = counts.confusion_counts(y, predictions, codes, n_groups=3, n_classes=3)
+    expected = rates.confusion_counts(y, predictions, codes, n_groups=3, n_classes=3)
     np.testing.assert_array_equal(patterns.tables(patterns.times[None].astype(float))[0], expected)
 
 
@@ -62,16 +61,10 @@ def test_the_interval_covers_where_the_naive_one_does_not() -> None:
         predictions, y, codes = drawn(rng, 400, 20)
         patterns = patterns_of(predictions, y, codes)
         smallest = PARITY(patterns.tables(patterns.times[None].astype(float))).min()
-        found = honest_gap(
-            patterns,
-            PARITY,
-            rule,
-            gap=float(smallest),
-            n_resamples=100,
-            seed=trial,
-        )
+        choice = Choice(patterns, PARITY, RULE, float(smallest), seed=trial)
+        found = choice.honest_gap(n_resamples=100)
         fresh, y, codes = drawn(rng, 400, 1)
-        table = counts.confusion_counts(y, fresh, codes, n_groups=2, n_classes=2)
+        table = rates.confusion_counts(y, fresh, codes, n_groups=2, n_classes=2)
         covered += found.low <= float(PARITY(table)[0]) <= found.high
         gaps.append(found.gap)
         expected.append(found.expected)
@@ -84,23 +77,23 @@ def test_the_interval_covers_where_the_naive_one_does_not() -> None:
 def test_one_candidate_has_no_optimism() -> None:
     rng = np.random.default_rng(3)
     predictions, y, codes = drawn(rng, 4000, 1)
-    found = honest_gap(patterns_of(predictions, y, codes), PARITY, rule, gap=0.1, seed=0)
+    choice = Choice(patterns_of(predictions, y, codes), PARITY, RULE, gap=0.1)
+    found = choice.honest_gap()
     assert abs(found.optimism) < 0.005
     assert found.low < 0.1 < found.high
-    assert found == honest_gap(patterns_of(predictions, y, codes), PARITY, rule, gap=0.1, seed=0)
+    assert found == choice.honest_gap()
 
 
 def test_a_metric_that_is_never_defined() -> None:
     rng = np.random.default_rng(4)
     predictions, y, codes = drawn(rng, 50, 2)
-    nowhere = honest_gap(
+    choice = Choice(
         patterns_of(predictions, y, codes),
         lambda table: np.full(table.shape[:-3], np.nan),
-        rule,
+        RULE,
         gap=0.0,
-        n_resamples=3,
     )
-    assert np.isnan(nowhere.expected)
+    assert np.isnan(choice.honest_gap(n_resamples=3).expected)
 
 
 @pytest.mark.parametrize("validation", ["reuse", "split"])
@@ -171,7 +164,7 @@ def test_resamples_of_large_tables_are_drawn_a_few_at_a_time(
     monkeypatch.setattr(Patterns, "tables", watched)
     monkeypatch.setattr(honesty, "COUNTS_AT_ONCE", 5 * 30 * 8)
     patterns = patterns_of(*drawn(np.random.default_rng(0), 200, 30))
-    honest_gap(patterns, PARITY, rule, gap=0.0, n_resamples=12)
+    Choice(patterns, PARITY, RULE, gap=0.0).honest_gap(n_resamples=12)
     assert sizes == [5, 5, 2]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from fairij.errors import InvalidInputError, SmallGroupWarning
 from fairij.fairness import CONSTRAINTS, Constraint, Gap, encode_groups
+from fairij.fairness.constraints import check_sizes, rows_compared
 from fairij.fairness.rates import (
     ACCURACY,
     FALSE_NEGATIVE_RATE,
@@ -18,7 +18,6 @@ from fairij.fairness.rates import (
     TRUE_POSITIVE_RATE,
     Rate,
 )
-from fairij.fairness.sizes import check_precision, check_sizes, rows_compared
 
 CLASSES = np.array(["no", "yes"])
 ODDS = (TRUE_POSITIVE_RATE, FALSE_POSITIVE_RATE)
@@ -107,7 +106,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
 def test_a_gap_that_is_too_small_to_be_seen_is_noted(rates: tuple[Rate, ...], text: str) -> None:
     data = (constraint(*rates), NO_NEGATIVES, CLASSES, GROUPS)
     for target, found in ((0.05, True), (0.9, False), (None, False)):
-        notices = check_precision(*data, SimpleNamespace(target=target))
+        notices = check_sizes(*data, target)
         assert len(notices) == found
         for notice in notices:
             assert notice.category is SmallGroupWarning

@@ -18,7 +18,7 @@ from fairij import AllPositive, Exact, Grid, Sequential
 from fairij.errors import InvalidInputError
 from fairij.fairness import encode_groups
 from fairij.fairness.constraints import Constraint, get_constraint
-from fairij.fairness.counts import confusion_counts
+from fairij.fairness.rates import confusion_counts
 from fairij.method import candidates
 from fairij.method.candidates import Candidates, Counts, Judge, judged_candidates, pooled_table
 from fairij.method.curvature import GGN

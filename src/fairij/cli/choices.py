@@ -28,7 +28,7 @@ ALL_CONSTRAINTS = "{constraints}"  # stands for their names in a help text
 
 
 def constraints() -> tuple[str, ...]:
-    from fairij.fairness.gaps import GAPS
+    from fairij.fairness.rates import GAPS
 
     return tuple(GAPS)
 

@@ -15,13 +15,12 @@ import numpy as np
 import fairij
 from fairij.cli.options import MeasureOptions
 from fairij.cli.rows import Part
-from fairij.data.labels import positive_label
 from fairij.errors import FairIJError, InvalidInputError, SmallGroupWarning
 from fairij.fairness import Audit, audit, audit_regression
+from fairij.fairness.constraints import SMALL_CELL
 from fairij.fairness.groups import encode_groups
-from fairij.fairness.sizes import SMALL_CELL
 from fairij.models import adapt
-from fairij.models.labels import encode_labels
+from fairij.models.labels import encode_labels, positive_label
 
 
 def measured(model: Any, part: Part, how: MeasureOptions) -> Audit:

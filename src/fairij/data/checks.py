@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fairij.data.rows import Columns, n_rows, part_of, speaking_of
 from fairij.errors import InvalidInputError, Notice, SeenRowsWarning
-from fairij.fairness import arrays
+from fairij.fairness import groups as per_row
 from fairij.fairness.groups import Groups, encode_groups
 
 SEEN_ROWS = (
@@ -125,16 +125,13 @@ def members(protocol: type) -> list[str]:
 
 def vector(name: str, values: Any, rows: int) -> NDArray[Any]:
     """One value per row, none missing or infinite; plain numbers or text."""
-    array = arrays.vector(name, values)
-    arrays.check_rows(name, array, rows)
+    array = per_row.vector(name, values, rows)
     return array.astype(np.str_) if array.dtype.kind == "O" else array
 
 
 def zeros_and_ones(name: str, values: Any, rows: int | None = None) -> NDArray[np.int64]:
     """A vector of 0 and 1, or of False and True, with ``rows`` values if given."""
-    array = arrays.vector(name, values)
-    if rows is not None:
-        arrays.check_rows(name, array, rows)
+    array = per_row.vector(name, values, rows)
     known = array.dtype.kind in "biuf"
     bad = ~np.isin(array, (0, 1)) if known else np.ones(len(array), dtype=bool)
     if bad.any():
@@ -229,7 +226,7 @@ def data_of(
 
 
 def _weights(values: Any, rows: int) -> Tensor | None:
-    array = arrays.weights(values, rows)
+    array = per_row.weights(values, rows)
     return None if array is None else torch.as_tensor(array)
 
 

@@ -1,40 +1,44 @@
-"""An audit: the usual metrics of a set of predictions, each with a bootstrap interval."""
+"""An audit: the usual metrics of a set of predictions, each with an interval.
+
+Intervals of metrics are of the percentile bootstrap. Those of each group's rates are Wilson's for
+shares and the normal one for means.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from fairij.errors import InvalidInputError
-from fairij.fairness import counts as tables
-from fairij.fairness import metrics
-from fairij.fairness.arrays import check_rows, vector
-from fairij.fairness.gaps import GAPS, gaps_by_metric, group_means
-from fairij.fairness.groups import as_frame, encode_groups
-from fairij.fairness.intervals import mean_intervals, rate_intervals
-from fairij.fairness.rates import RATES
+from fairij.fairness.groups import Groups, as_frame, encode_groups, numbers, vector, weights
+from fairij.fairness.rates import (
+    AUDITED_RATES,
+    GAPS,
+    PERFORMANCES,
+    RATES,
+    Gap,
+    confusion_counts,
+    gaps_by_metric,
+    group_means,
+    ratio_of,
+)
 
+Array = NDArray[np.float64]
+Interval = tuple[float, float, float]
 COLUMNS = ["value", "low", "high"]
 
-REGRESSION_METRICS: dict[str, metrics.Metric] = {
-    "mean_squared_error": lambda y_true, y_pred, **_: float(np.mean((y_true - y_pred) ** 2)),
-} | {
-    gap.metric_name: metrics.METRICS[gap.metric_name]
-    for gap in GAPS.values()
-    if not gap.is_classification
-}
-NOT_SHOWN = {gap.metric_name for gap in GAPS.values()} - {
-    gap.metric_name for gap in GAPS.values() if gap.audited
-}
 
-
-def _no_metrics() -> pd.DataFrame:
-    return _frame({})
+def _frame(rows: dict[str, Interval]) -> pd.DataFrame:
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=COLUMNS)
+    frame.index.name = "metric"
+    return frame
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Audit:
     confidence: float
     group_intervals: pd.DataFrame  # index: group, rate; columns: value, low, high
     positive_label: Any = None  # of two labels, the one whose rates are given
-    more: pd.DataFrame = field(default_factory=_no_metrics)  # as `metrics`, of the other gaps
+    more: pd.DataFrame = field(default_factory=partial(_frame, {}))  # like `metrics`: other gaps
 
     def __getitem__(self, metric: str) -> float:
         return self.interval(metric)[0]
@@ -57,7 +61,7 @@ class Audit:
     def __contains__(self, metric: object) -> bool:
         return metric in self.metrics.index or metric in self.more.index
 
-    def interval(self, metric: str) -> tuple[float, float, float]:
+    def interval(self, metric: str) -> Interval:
         """``(value, low, high)`` of a metric."""
         frame = self.metrics if metric in self.metrics.index else self.more
         value, low, high = (float(frame[column][metric]) for column in COLUMNS)
@@ -73,6 +77,94 @@ class Audit:
     def to_dict(self) -> dict[str, float]:
         """The values of ``metrics`` alone, by name."""
         return {str(name): float(value) for name, value in self.metrics["value"].items()}
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """True and predicted classes as indices into ``classes``, with groups and weights."""
+
+    y_true: NDArray[np.int64]
+    y_pred: NDArray[np.int64]
+    groups: Groups
+    classes: NDArray[Any]
+    sample_weight: Array | None
+
+    def counts(self, weight: Array | None) -> Array:
+        """The table of confusion counts, ``(G, C, C)``, with these weights."""
+        return confusion_counts(
+            self.y_true,
+            self.y_pred,
+            self.groups.codes,
+            n_groups=len(self.groups.names),
+            n_classes=len(self.classes),
+            sample_weight=weight,
+        )
+
+    @property
+    def table(self) -> Array:
+        return self.counts(self.sample_weight)
+
+    def resampled(self, n_resamples: int, rng: np.random.Generator) -> Array:
+        """Tables of rows drawn with replacement; without weights they are multinomial draws."""
+        if self.sample_weight is None:
+            table, n = self.table, len(self.y_true)
+            draws = rng.multinomial(n, (table / n).ravel(), size=n_resamples)
+            return draws.reshape(n_resamples, *table.shape).astype(np.float64)
+        weight, n = self.sample_weight, len(self.y_true)
+        times = (np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(n_resamples))
+        return np.stack([self.counts(weight * often) for often in times])
+
+    def rates(self) -> pd.DataFrame:
+        """The size and the audited rates of each group."""
+        table = self.table
+        columns: dict[str, NDArray[Any]] = {"count": self.groups.sizes}
+        for rate in AUDITED_RATES:
+            columns |= rate.by_class(rate.of_groups(table), self.classes)
+        return pd.DataFrame(columns, index=pd.Index(self.groups.names, name="group"))
+
+    def rate_intervals(self, confidence: float) -> pd.DataFrame:
+        """``value, low, high`` of every audited rate, by (group, rate).
+
+        By Kish's formula a weighted rate is worth ``whole^2 / squares`` rows, where ``squares`` is
+        the sum of squared weights. Without weights these are the rows themselves.
+        """
+        table = self.table
+        squares = table if self.sample_weight is None else self.counts(self.sample_weight**2)
+        found: dict[str, Array] = {}
+        for rate in AUDITED_RATES:
+            values = rate.of_groups(table)  # (G, K)
+            size = ratio_of(rate.rows(table) ** 2, rate.rows(squares), empty=0)
+            ends = np.stack([values, *wilson(values, size, confidence)])  # (3, G, K)
+            found |= rate.by_class(ends, self.classes)
+        return _by_group_and_rate(found, self.groups)
+
+
+def label(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
+) -> Labelled:
+    """Check and encode what every classification metric takes."""
+    truth = vector("y_true", y_true)
+    predicted = vector("y_pred", y_pred, len(truth))
+    groups = encode_groups(sensitive_features, expected_rows=len(truth))
+    weight = weights(sample_weight, len(truth))
+    values = np.concatenate([truth, predicted])
+    try:
+        classes, codes = np.unique(values, return_inverse=True)
+    except TypeError:
+        kinds = sorted({type(value).__name__ for value in values.tolist()})
+        raise InvalidInputError(
+            "`y_true` and `y_pred` must hold labels of one kind, got a mixture of "
+            f"{' and '.join(kinds)}: encode both alike."
+        ) from None
+    if len(classes) == 1:  # a second class makes the rates well defined; 0 and -1 are negative
+        only = classes[0]
+        if only in (0, -1):
+            classes = np.array([only, 1])
+        else:
+            classes, codes = np.array([0 if only == 1 else f"not {only}", only]), codes + 1
+    elif len(classes) == 2 and set(classes.tolist()) == {-1, 0}:
+        raise InvalidInputError("Labels -1 and 0 do not say which is positive; use 0 and 1.")
+    return Labelled(codes[: len(truth)], codes[len(truth) :], groups, classes, weight)
 
 
 def audit(
@@ -106,25 +198,16 @@ def audit(
         The seed of the draws.
     """
     _check_settings(n_resamples, confidence)
-    data = metrics.label(
-        y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight
-    )
-    rng = np.random.default_rng(random_state)
-    if data.sample_weight is None:
-        resampled = _multinomial(data.counts, n_resamples, rng)
-    else:
-        resampled = _weighted(data, n_resamples, rng)
-    values, draws = _measures(data.counts), _measures(resampled)
+    data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
+    draws = _measures(data.resampled(n_resamples, np.random.default_rng(random_state)))
     rows = {
         name: (float(value), *_percentiles(draws[name], confidence))
-        for name, value in values.items()
+        for name, value in _measures(data.table).items()
     }
-    by_group = metrics.rates_frame(data.counts, data.groups, data.classes)
-    names = list(by_group.columns.drop("count"))
-    intervals = rate_intervals(names, by_group.index, data.counts, data.squared_counts, confidence)
     positive = data.classes.tolist()[1] if len(data.classes) == 2 else None
-    shown, more = _split(rows)
-    return Audit(shown, by_group, confidence, intervals, positive, more)
+    shown, more = _shown_and_more(rows)
+    intervals = data.rate_intervals(confidence)
+    return Audit(shown, data.rates(), confidence, intervals, positive, more)
 
 
 def audit_regression(
@@ -137,7 +220,8 @@ def audit_regression(
     random_state: int | None = 0,
 ) -> Audit:
     """Audit predictions of numbers. Parameters are those of `audit`."""
-    truth, predicted = metrics.pair(y_true, y_pred)
+    truth = numbers("y_true", y_true)
+    predicted = numbers("y_pred", y_pred, len(truth))
     groups = encode_groups(sensitive_features, expected_rows=len(truth))
     rows = {
         name: bootstrap(
@@ -154,14 +238,11 @@ def audit_regression(
     means = [rate for rate in RATES.values() if rate.shown and not rate.is_classification]
     values = {rate.name: rate.values(predicted, truth) for rate in means}
     values["mean_squared_error"] = (predicted - truth) ** 2
-    by_group = pd.DataFrame(
-        {"count": groups.sizes}
-        | {name: group_means(column, groups) for name, column in values.items()},
-        index=pd.Index(groups.names, name="group"),
-    )
-    intervals = mean_intervals(by_group, values, groups, confidence)
-    shown, more = _split(rows)
-    return Audit(shown, by_group, confidence, intervals, more=more)
+    intervals = {name: _mean_interval(v, groups, confidence) for name, v in values.items()}
+    by_group = {"count": groups.sizes} | {name: ends[0] for name, ends in intervals.items()}
+    frame = pd.DataFrame(by_group, index=pd.Index(groups.names, name="group"))
+    shown, more = _shown_and_more(rows)
+    return Audit(shown, frame, confidence, _by_group_and_rate(intervals, groups), more=more)
 
 
 def bootstrap(
@@ -173,63 +254,74 @@ def bootstrap(
     n_resamples: int = 1000,
     confidence: float = 0.95,
     random_state: int | None = 0,
-) -> tuple[float, float, float]:
+) -> Interval:
     """``(value, low, high)`` of any metric with fairlearn's signature, by resampling rows.
 
     The metric gets the groups as they were given: one column as an array, several as a DataFrame.
     """
     _check_settings(n_resamples, confidence)
-    truth, predicted = vector("y_true", y_true), vector("y_pred", y_pred)
-    check_rows("y_pred", predicted, len(truth))
-    groups = as_frame(sensitive_features, expected_rows=len(truth)).reset_index(drop=True)
+    truth = vector("y_true", y_true)
+    predicted, n = vector("y_pred", y_pred, len(truth)), len(truth)
+    groups = as_frame(sensitive_features, expected_rows=n).reset_index(drop=True)
     one = groups.iloc[:, 0].to_numpy() if groups.shape[1] == 1 else None
 
     def of_rows(rows: NDArray[np.int64]) -> float:
         seen = groups.iloc[rows].reset_index(drop=True) if one is None else one[rows]
         return float(metric(truth[rows], predicted[rows], sensitive_features=seen))
 
-    n = len(truth)
     rng = np.random.default_rng(random_state)
     draws = np.array([of_rows(rng.integers(n, size=n)) for _ in range(n_resamples)])
     return (of_rows(np.arange(n)), *_percentiles(draws, confidence))
 
 
-def _measures(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+def wilson(rate: Array, size: Array, confidence: float) -> tuple[Array, Array]:
+    """Wilson's interval for a share of ``size`` rows; 0 to 1 without rows.
+
+    Unlike a bootstrap interval it does not shrink to a point if all or none were selected.
+    """
+    z = float(norm.ppf((1 + confidence) / 2))
+    whole = size + z**2
+    middle = (rate * size + z**2 / 2) / whole
+    half = z * np.sqrt(rate * (1 - rate) * size + z**2 / 4) / whole
+    return np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1)
+
+
+def _mean_interval(values: Array, groups: Groups, confidence: float) -> Array:
+    """The mean of each group and ``mean -+ z s / sqrt(n)``, ``(3, G)``."""
+    mean, z = group_means(values, groups), float(norm.ppf((1 + confidence) / 2))
+    spread = group_means((values - mean[groups.codes]) ** 2, groups)
+    half = z * np.sqrt(ratio_of(spread, groups.sizes - 1.0, empty=np.nan))
+    return np.stack([mean, mean - half, mean + half])
+
+
+def _by_group_and_rate(found: dict[str, Array], groups: Groups) -> pd.DataFrame:
+    """Intervals ``(3, G)`` of each rate as a table with one line per group and rate."""
+    index = pd.MultiIndex.from_product([groups.names, list(found)], names=["group", "rate"])
+    values = np.stack(list(found.values()), -1)  # (3, G, R)
+    return pd.DataFrame(values.reshape(3, -1).T, index, COLUMNS)
+
+
+def _mean_gap(gap: Gap, y_true: Array, y_pred: Array, sensitive_features: Any) -> float:
+    return float(gap.of_means(y_pred, y_true, encode_groups(sensitive_features)))
+
+
+REGRESSION_METRICS: dict[str, Callable[..., float]] = {
+    "mean_squared_error": lambda y_true, y_pred, **_: float(np.mean((y_true - y_pred) ** 2)),
+} | {gap.metric_name: partial(_mean_gap, gap) for gap in GAPS.values() if not gap.is_classification}
+
+
+def _shown_and_more(rows: dict[str, Interval]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The metrics that audits show, and the other gaps."""
+    shown = {gap.metric_name for gap in GAPS.values() if gap.audited}
+    hidden = {gap.metric_name for gap in GAPS.values()} - shown
+    frame = _frame(rows)
+    is_hidden = frame.index.isin(list(hidden))
+    return frame[~is_hidden], frame[is_hidden]
+
+
+def _measures(counts: Array) -> dict[str, Array]:
     """Every metric of a table of counts, one number for each leading entry."""
-    performance = {
-        "accuracy": tables.accuracy(counts),
-        "balanced_accuracy": tables.balanced_accuracy(counts),
-    }
-    return performance | gaps_by_metric(counts)
-
-
-def _multinomial(
-    counts: NDArray[np.float64], n_resamples: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    total = counts.sum()
-    draws = rng.multinomial(int(total), (counts / total).ravel(), size=n_resamples)
-    return draws.reshape(n_resamples, *counts.shape).astype(np.float64)
-
-
-def _weighted(
-    data: metrics.Labelled, n_resamples: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    assert data.sample_weight is not None
-    n = len(data.y_true)
-    resampled = []
-    for _ in range(n_resamples):
-        times = np.bincount(rng.integers(n, size=n), minlength=n)
-        resampled.append(
-            tables.confusion_counts(
-                data.y_true,
-                data.y_pred,
-                data.groups.codes,
-                n_groups=len(data.groups.names),
-                n_classes=len(data.classes),
-                sample_weight=data.sample_weight * times,
-            )
-        )
-    return np.stack(resampled)
+    return {name: of(counts) for name, of in PERFORMANCES.items()} | gaps_by_metric(counts)
 
 
 def _check_settings(n_resamples: int, confidence: float) -> None:
@@ -239,7 +331,7 @@ def _check_settings(n_resamples: int, confidence: float) -> None:
         raise InvalidInputError(f"`confidence` must lie between 0 and 1, got {confidence}.")
 
 
-def _percentiles(draws: NDArray[np.float64], confidence: float) -> tuple[float, float]:
+def _percentiles(draws: Array, confidence: float) -> tuple[float, float]:
     """The interval that holds a share ``confidence`` of the draws with a defined metric."""
     defined = draws[~np.isnan(draws)]
     if len(defined) == 0:
@@ -247,18 +339,3 @@ def _percentiles(draws: NDArray[np.float64], confidence: float) -> tuple[float, 
     tail = (1 - confidence) / 2
     low, high = np.quantile(defined, [tail, 1 - tail])
     return float(low), float(high)
-
-
-def _split(
-    rows: dict[str, tuple[float, float, float]],
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The metrics that audits show, and the others."""
-    frame = _frame(rows)
-    hidden = frame.index.isin(list(NOT_SHOWN))
-    return frame[~hidden], frame[hidden]
-
-
-def _frame(rows: dict[str, tuple[float, float, float]]) -> pd.DataFrame:
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=COLUMNS)
-    frame.index.name = "metric"
-    return frame

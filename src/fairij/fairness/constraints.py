@@ -1,6 +1,6 @@
 """Constraints: what may be asked for. Each pairs a smooth gap with the hard metric it stands for.
 
-``CONSTRAINTS`` follows from the table in `fairij.fairness.gaps`: a new constraint is one line
+``CONSTRAINTS`` follows from the table in `fairij.fairness.rates`: a new constraint is one line
 there. Your own is a `Gap` of other rates, a `Constraint`, or a function of ``(outputs, y, groups)``
 that returns a differentiable scalar.
 """
@@ -17,13 +17,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.errors import InvalidInputError
-from fairij.fairness.gaps import GAPS, Gap
+from fairij.errors import InvalidInputError, Notice, SmallGroupWarning
 from fairij.fairness.groups import Groups
-from fairij.fairness.rates import Rate
-from fairij.fairness.surrogates import smooth_gap, smooth_parts
+from fairij.fairness.optimism import half_width, rows_needed
+from fairij.fairness.rates import GAPS, Gap, Rate
 
 Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
+Graded = tuple[float, Tensor]  # a smooth gap and its gradient dM/dz
+SMALL_CELL = 30  # rows
 
 
 class ScoringLoss(Protocol):
@@ -111,24 +112,26 @@ class Constraint:
         temperature: float,
         *,
         hard: bool = False,
-    ) -> list[tuple[float, Tensor]]:
+    ) -> list[Graded]:
         """Each part of the gap with its gradient ``dM/dz``; one entry if it has no parts.
 
         With ``hard`` the values are of thresholded predictions, the gradients of soft scores.
         """
-        parts, data = self.parts, (z, y, groups, loss, temperature)
-        if parts is None:
-            return [self._differentiate(self.surrogate, *data, hard=hard)]
+        z = z.detach().clone().requires_grad_()
         codes = torch.as_tensor(groups.codes, device=z.device)
-        count = len(parts(loss.scores(z, temperature), y, codes))
-        return [
-            self._differentiate(lambda *seen, i=i: parts(*seen)[i], *data, hard=hard)
-            for i in range(count)
-        ]
+        with torch.enable_grad():
+            seen = z if self.takes_outputs else loss.scores(z, temperature)
+            if hard and loss.is_classification and not self.takes_outputs:
+                seen = seen + (_thresholded(seen, loss.predict(z)) - seen).detach()
+            if self.parts is None:
+                values = [self.surrogate(seen, y, codes)]
+            else:
+                values = list(self.parts(seen, y, codes))
+            return [(float(self._scalar(value)), self._gradient(value, z)) for value in values]
 
     def group_gradients(
         self, z: Tensor, y: Tensor, groups: Groups, loss: ScoringLoss, temperature: float
-    ) -> list[tuple[float, Tensor]]:
+    ) -> list[Graded]:
         """As `part_gradients`; with several groups, of the largest group with each other one.
 
         The gap between the highest and the lowest group involves only these two, and as soon as
@@ -141,9 +144,8 @@ class Constraint:
         for other in set(groups.codes.tolist()) - {largest}:
             pair = np.flatnonzero(np.isin(groups.codes, (largest, other)))
             at = torch.as_tensor(pair, device=z.device)
-            for gap, some in self.part_gradients(
-                z[at], y[at], groups.take(pair), loss, temperature
-            ):
+            parts = self.part_gradients(z[at], y[at], groups.take(pair), loss, temperature)
+            for gap, some in parts:
                 gradient = torch.zeros_like(z)
                 gradient[at] = some
                 found.append((gap, gradient))
@@ -158,46 +160,27 @@ class Constraint:
         """
         if self.metric is None:
             codes = torch.as_tensor(groups.codes, device=z.device)
-            return np.array([float(self._check(self.surrogate(row, y, codes))) for row in z])
+            return np.array([float(self._scalar(self.surrogate(row, y, codes))) for row in z])
         if table is None:
-            return self.metric(_double(z), _double(y), groups)
+            return self.metric(*(v.detach().cpu().double().numpy() for v in (z, y)), groups)
         return self.metric(table)
 
-    def _differentiate(
-        self,
-        function: Surrogate,
-        z: Tensor,
-        y: Tensor,
-        groups: Groups,
-        loss: ScoringLoss,
-        temperature: float,
-        *,
-        hard: bool = False,
-    ) -> tuple[float, Tensor]:
-        z = z.detach().clone().requires_grad_()
-        codes = torch.as_tensor(groups.codes, device=z.device)
-        with torch.enable_grad():
-            seen = z if self.takes_outputs else loss.scores(z, temperature)
-            if hard and loss.is_classification and not self.takes_outputs:
-                seen = seen + (_thresholded(seen, loss.predict(z)) - seen).detach()
-            value = function(seen, y, codes)
-            self._check(value)
-            if not value.requires_grad:
-                raise InvalidInputError(
-                    f"The constraint {self.name!r} must be differentiable in the outputs, but its "
-                    "value does not depend on them: use torch operations without `detach`."
-                )
-            (gradient,) = torch.autograd.grad(value, z)
-        return float(value.detach()), gradient
+    def _gradient(self, value: Tensor, z: Tensor) -> Tensor:
+        if not value.requires_grad:
+            raise InvalidInputError(
+                f"The constraint {self.name!r} must be differentiable in the outputs, but its "
+                "value does not depend on them: use torch operations without `detach`."
+            )
+        return torch.autograd.grad(value, z, retain_graph=True)[0]
 
-    def _check(self, value: Any) -> Tensor:
+    def _scalar(self, value: Any) -> Tensor:
         if not isinstance(value, Tensor) or value.ndim != 0:
             shape = tuple(value.shape) if hasattr(value, "shape") else "none"
             raise InvalidInputError(
                 f"The constraint {self.name!r} must return a scalar tensor, got "
                 f"{type(value).__name__} of shape {shape}."
             )
-        return value
+        return value.detach()
 
 
 def _thresholded(scores: Tensor, predicted: Tensor) -> Tensor:
@@ -207,8 +190,57 @@ def _thresholded(scores: Tensor, predicted: Tensor) -> Tensor:
     return torch.nn.functional.one_hot(predicted, scores.shape[1]).to(scores)
 
 
-def _double(values: Tensor) -> NDArray[np.float64]:
-    return np.asarray(values.detach().cpu().numpy(), dtype=np.float64)
+def smooth_gap(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
+    """The gap of mean scores as one number: the fold of `smooth_parts`.
+
+    The sum of equalized odds adds absolute gaps, as the metric does. The paper's equation for the
+    influence prints the absolute value of a sum, in which two gaps can cancel.
+    """
+    parts = smooth_parts(gap, scores, y, groups)
+    if gap.fold == "worst_case":
+        return parts.amax()
+    return parts.mean() if gap.fold == "mean" else parts.sum()
+
+
+def smooth_parts(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
+    """``max_g E[score | g] - min_g E[score | g]`` of each rate and each class, ``(P,)``.
+
+    ``scores`` are ``sigmoid(T z)``, ``(N,)``, or ``softmax(T z)``, ``(N, C)``; in regression ``z``
+    itself. ``groups`` are codes, ``(N,)``. A temperature ``T`` above 1 brings the mean score closer
+    to the thresholded rate.
+    """
+    found = []
+    for rate in gap.rates:
+        columns = _columns(rate, scores, y)
+        if rate.given == "any label":
+            found.append(_differences(columns, groups))
+            continue
+        for column, label in enumerate([1] if scores.ndim == 1 else range(columns.shape[1])):
+            rows = (y == label) == (rate.given == "the class")
+            found.append(_differences(columns[rows, column : column + 1], groups[rows]))
+    return torch.cat(found)
+
+
+def _columns(rate: Rate, scores: Tensor, y: Tensor) -> Tensor:
+    """What the rate is the mean of, ``(N, K)``: smooth in the scores."""
+    if rate.counted == "error":
+        return (scores - y)[:, None]
+    if rate.counted == "the true class":
+        if scores.ndim == 1:
+            return torch.where(y == 1, scores, 1 - scores)[:, None]
+        return scores.gather(1, y.long()[:, None])
+    columns = scores[:, None] if scores.ndim == 1 else scores
+    return 1 - columns if rate.counted == "another class" else columns
+
+
+def _differences(columns: Tensor, groups: Tensor) -> Tensor:
+    """``max_g - min_g`` of each column's mean, over the groups that occur; 0 without rows."""
+    if len(groups) == 0:
+        return columns.sum(0)  # zeros that stay in the graph
+    present, codes = torch.unique(groups, return_inverse=True)
+    sums = columns.new_zeros(len(present), columns.shape[1]).index_add(0, codes, columns)
+    means = sums / torch.bincount(codes, minlength=len(present))[:, None]
+    return means.max(0).values - means.min(0).values
 
 
 CONSTRAINTS: dict[str, Constraint] = {name: Constraint.of(gap) for name, gap in GAPS.items()}
@@ -228,3 +260,92 @@ def get_constraint(constraint: str | Constraint | Gap | Surrogate | Any) -> Cons
             f"(outputs, y, groups), got {constraint!r}."
         )
     return CONSTRAINTS[constraint]
+
+
+def check_sizes(
+    constraint: Constraint,
+    y: NDArray[Any],
+    classes: NDArray[Any],
+    groups: Groups,
+    target: float | None = None,
+) -> list[Notice]:
+    """Raise if a group has too few rows for its rates; note if few, or too few for a target gap.
+
+    ``y`` are positions in ``classes (C,)``; in regression they are numbers and C is 0.
+    """
+    if constraint.takes_outputs:
+        return []  # a user's own function decides for itself
+    if constraint.is_classification != (len(classes) > 0):
+        kind = "regression" if constraint.is_classification else "classification"
+        known = [name for name, gap in GAPS.items() if gap.is_classification == (len(classes) > 0)]
+        raise InvalidInputError(
+            f"`constraints` must be defined for {kind}: one of {sorted(known)}, got "
+            f"{constraint.name!r}."
+        )
+    if groups.absent:
+        raise InvalidInputError(
+            f"Every group must have validation rows, but {', '.join(map(repr, groups.absent))} "
+            "has none, so its gap is unknown: add rows of it, or remove the unused category."
+        )
+    if len(groups.names) < 2:
+        raise InvalidInputError(
+            "A gap needs at least two groups on the validation rows, found only "
+            f"{groups.names[0]!r}; add rows of another group."
+        )
+    cells = rows_compared(constraint, y, classes, groups)
+    few = {name: n for name, n in cells.items() if n < 2}
+    if few:
+        given_label = any(rate.given != "any label" for rate in constraint.rates)
+        raise InvalidInputError(
+            "Every group needs at least two validation rows"
+            + (" of each label that the constraint looks at" if given_label else "")
+            + f"; found {_listed(few)}. Add validation rows, merge groups (cut a continuous "
+            "attribute into ranges), or choose another constraint."
+        )
+    texts = []
+    small = {name: n for name, n in cells.items() if n < SMALL_CELL}
+    if small:
+        texts.append(
+            f"Few validation rows: {_listed(small)}. Rates over fewer than {SMALL_CELL} rows are "
+            "very uncertain; see the intervals in `before_` and `after_`."
+        )
+    if target and len(classes) > 0:
+        rate, (name, n) = _likely_rate(constraint, y), min(cells.items(), key=lambda cell: cell[1])
+        if n < rows_needed(rate, target):
+            texts.append(
+                f"A gap of {target:g} is asked for, but {n} rows of {name!r} show its rate to "
+                f"within {half_width(rate, n):.2g} only: about {rows_needed(rate, target):,} "
+                "validation rows of each group would do."
+            )
+    return [Notice(text, SmallGroupWarning) for text in texts]
+
+
+def rows_compared(
+    constraint: Constraint, y: NDArray[Any], classes: NDArray[Any], groups: Groups
+) -> dict[str, int]:
+    """How many rows each rate of each group is taken over, by a name that people can read."""
+    whole = tuple(range(len(classes)))
+    asked = {labels for rate in constraint.rates for labels in rate.labels(len(classes))}
+    found = {}
+    for code, group in enumerate(groups.names):
+        mine = groups.codes == code
+        for labels in sorted(asked or {whole}, key=lambda labels: (len(labels), labels)):
+            if labels == whole:
+                found[group] = int(mine.sum())
+                continue
+            names = " or ".join(str(classes[label]) for label in labels)
+            found[f"{group} with label {names}"] = int((mine & np.isin(y, labels)).sum())
+    return found
+
+
+def _likely_rate(constraint: Constraint, y: NDArray[Any]) -> float:
+    """The share of positives if shares of predictions are compared, else the widest case."""
+    if all(rate.name == "selection_rate" for rate in constraint.rates):
+        return min(max(float(np.mean(y == 1)), 0.05), 0.95)
+    return 0.5
+
+
+def _listed(cells: dict[str, int], most: int = 6) -> str:
+    some = [f"{n} of {name!r}" for name, n in list(cells.items())[:most]]
+    more = len(cells) - len(some)
+    return ", ".join(some) + (f" and {more} more like these" if more else "")

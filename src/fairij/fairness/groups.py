@@ -1,4 +1,4 @@
-"""Sensitive attributes as integer group codes; several columns mean their intersection."""
+"""What users give per row: checked vectors, and sensitive attributes as group codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,75 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairij.errors import InvalidInputError
-from fairij.fairness.arrays import check_rows, unwrapped
+
+
+def unwrapped(values: Any) -> Any:
+    """A tensor as an array, a masked array as a list with None for masked values."""
+    if hasattr(values, "detach"):
+        return values.detach().cpu().numpy()
+    return values.tolist() if isinstance(values, np.ma.MaskedArray) else values
+
+
+def check_rows(name: str, values: Any, rows: int | None) -> None:
+    """Raise unless there is one value per row; None allows any number."""
+    if rows is not None and len(values) != rows:
+        raise InvalidInputError(
+            f"`{name}` must have one row per data point: expected {rows}, got {len(values)}."
+        )
+
+
+def vector(name: str, values: Any, rows: int | None = None) -> NDArray[Any]:
+    """A non-empty vector ``(N,)`` without missing or infinite values; text has dtype object."""
+    values = unwrapped(values)
+    # as objects: next to text, numpy would turn NaN into the text "nan" and 1 into "1"
+    array = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or len(array) == 0:
+        raise InvalidInputError(
+            f"`{name}` must be a non-empty vector, got an array of shape {array.shape}."
+        )
+    if array.dtype.kind in "OSU":
+        array = pd.Series(array.astype(object)).infer_objects().to_numpy()
+    try:
+        bad = ~np.isfinite(array) if array.dtype.kind == "f" else pd.isna(array)
+    except ArithmeticError:  # a decimal that signals
+        raise InvalidInputError(f"`{name}` must hold plain numbers or text.") from None
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise InvalidInputError(
+            f"`{name}` must not hold missing or infinite values, but row {row} is {array[row]}: "
+            "drop such rows, or fill them."
+        )
+    check_rows(name, array, rows)
+    return array
+
+
+def numbers(name: str, values: Any, rows: int | None = None) -> NDArray[np.float64]:
+    """A `vector` of numbers."""
+    array = vector(name, values)
+    try:
+        array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"`{name}` must be numbers, got {array[0]!r}.") from None
+    check_rows(name, array, rows)
+    return array
+
+
+def weights(sample_weight: Any, rows: int) -> NDArray[np.float64] | None:
+    """Weights ``(N,)`` that are not negative and not all zero; None if there are none."""
+    if sample_weight is None:
+        return None
+    weight = numbers("sample_weight", sample_weight, rows)
+    if (weight < 0).any():
+        row = int(np.flatnonzero(weight < 0)[0])
+        raise InvalidInputError(
+            f"`sample_weight` must not be negative: row {row} holds {weight[row]:g}; use 0 to "
+            "leave a row out."
+        )
+    if weight.sum() == 0:
+        raise InvalidInputError("`sample_weight` must not be all zero; pass None to weigh alike.")
+    return weight
 
 
 @dataclass(frozen=True)
@@ -46,8 +114,7 @@ def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) 
         How many rows there must be.
     """
     if isinstance(sensitive_features, Groups):
-        if expected_rows is not None:
-            check_rows("sensitive_features", sensitive_features, expected_rows)
+        check_rows("sensitive_features", sensitive_features, expected_rows)
         return sensitive_features
     return _codes_of(as_frame(sensitive_features, expected_rows=expected_rows))
 
@@ -55,9 +122,8 @@ def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) 
 def as_frame(sensitive_features: Any, *, expected_rows: int | None = None) -> pd.DataFrame:
     """The sensitive columns; raises if rows are too few or too many, or values are missing."""
     frame = _columns(unwrapped(sensitive_features))
-    if expected_rows is not None:
-        check_rows("sensitive_features", frame, expected_rows)
-    if len(frame) == 0 or frame.shape[1] == 0:
+    check_rows("sensitive_features", frame, expected_rows)
+    if frame.size == 0:
         raise InvalidInputError("`sensitive_features` must not be empty.")
     missing = frame.isna().any(axis=1)
     if missing.any():

@@ -17,15 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairij.fairness import counts
+from fairij.fairness.rates import PERFORMANCES, accuracy
 
 Array = NDArray[np.float64]
-Choose = Callable[[Array, Array, float], int]  # gaps, performances, performance before -> which
 MOST_ROWS = 2**17  # with more rows luck hardly matters, so the choice is not recorded
 DRAWS_AT_ONCE = 2**19  # resamples times patterns
 COUNTS_AT_ONCE = 2**25  # resamples times candidates times cells of their tables
@@ -66,11 +64,8 @@ class Patterns:
         cells = (codes * n_classes + y).astype("<i8")
         keys = np.column_stack([cells.view(np.uint8).reshape(-1, 8), predictions.T])
         keys = np.ascontiguousarray(keys)  # (N, 8 + K) bytes, each row compared as a whole
-        _, first, times = np.unique(
-            keys.view(np.dtype((np.void, keys.shape[1]))).ravel(),
-            return_index=True,
-            return_counts=True,
-        )
+        whole = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()
+        _, first, times = np.unique(whole, return_index=True, return_counts=True)
         order = np.argsort(cells[first], kind="stable")
         first, times = first[order], times[order]
         return cls(predictions.T[first], cells[first], times, n_groups, n_classes)
@@ -89,8 +84,7 @@ class Patterns:
             part, predicted = times[:, start:stop], self.predictions[start:stop]
             for label in range(1, self.n_classes):
                 found[:, :, cell, label] = part @ (predicted == label).astype(np.float64)
-            rest = part.sum(1)[:, None] - found[:, :, cell, 1:].sum(-1)
-            found[:, :, cell, 0] = rest
+            found[:, :, cell, 0] = part.sum(1)[:, None] - found[:, :, cell, 1:].sum(-1)
         return found.reshape(*found.shape[:2], self.n_groups, self.n_classes, self.n_classes)
 
     def tables_of(self, which: NDArray[np.int64], times: Array) -> Array:
@@ -105,107 +99,52 @@ class Patterns:
         return np.stack(found).astype(np.float64).reshape(shape)
 
 
-class Rule(Protocol):
-    """How one candidate is chosen; `fairij.method.selection` has such rules."""
-
-    def choose(self, gap: Array, performance: Array, *, before: float) -> int: ...
-
-    @property
-    def performance(self) -> str | None: ...
-
-
 @dataclass(frozen=True)
 class Choice:
     """What is needed to repeat the choice of a run."""
 
     patterns: Patterns
-    metric: Callable[[Array], Array]
-    rule: Rule
+    metric: Callable[[Array], Array]  # the gap of confusion counts
+    choose: Callable[..., int]  # of (gaps, performances, *, before), as rules of choice have it
     gap: float  # of the chosen candidate
-    confidence: float
-    seed: int
+    confidence: float = 0.95
+    seed: int = 0
+    performance: str | None = None  # a name in PERFORMANCES; else accuracy
 
-    def honest_gap(self) -> HonestGap:
-        """Repeat the choice on resamples."""
-        balanced = self.rule.performance == "balanced_accuracy"
-        return honest_gap(
-            self.patterns,
-            self.metric,
-            lambda gap, level, before: self.rule.choose(gap, level, before=before),
-            gap=self.gap,
-            performance=counts.balanced_accuracy if balanced else counts.accuracy,
-            confidence=self.confidence,
-            seed=self.seed,
+    def honest_gap(self, n_resamples: int = 200) -> HonestGap:
+        """Repeat the choice on resamples, and measure each chosen one on another resample."""
+        rng, patterns = np.random.default_rng(self.seed), self.patterns
+        counted = patterns.predictions.shape[1] * patterns.n_groups * patterns.n_classes**2
+        at_once = max(1, min(DRAWS_AT_ONCE // len(patterns.cells), COUNTS_AT_ONCE // counted))
+        parts = [
+            self._repeated(min(at_once, n_resamples - start), rng)
+            for start in range(0, n_resamples, at_once)
+        ]
+        seen, fresh = np.concatenate(parts, 1)
+        usable = np.isfinite(seen) & np.isfinite(fresh)
+        if not usable.any():
+            nan = math.nan
+            return HonestGap(self.gap, nan, nan, nan, nan, self.confidence)
+        tail = (1 - self.confidence) / 2
+        low, high = map(float, np.quantile(fresh[usable], [tail, 1 - tail]))
+        expected, optimism = float(fresh[usable].mean()), float((fresh - seen)[usable].mean())
+        return HonestGap(self.gap, expected, low, high, optimism, self.confidence)
+
+    def _repeated(self, times: int, rng: np.random.Generator) -> Array:
+        """The gap of each chosen one on the resample of its choice and on another, ``(2, R)``."""
+        table = self.patterns.tables(self.patterns.resampled(rng, times))
+        gaps = _defined(self.metric(table))  # (R, K)
+        levels = PERFORMANCES.get(str(self.performance), accuracy)(table)
+        chosen = np.array(
+            [self.choose(*row, before=float(row[1][0])) for row in zip(gaps, levels, strict=True)]
         )
+        again = self.patterns.tables_of(chosen, self.patterns.resampled(rng, times))
+        seen = np.take_along_axis(gaps, chosen[:, None], 1)[:, 0]
+        return np.stack([seen, _defined(self.metric(again))])
 
 
-def honest_gap(
-    patterns: Patterns,
-    metric: Callable[[Array], Array],
-    choose: Choose,
-    *,
-    gap: float,
-    performance: Callable[[Array], Array] = counts.accuracy,
-    n_resamples: int = 200,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> HonestGap:
-    """Repeat the choice on resamples, and measure each chosen candidate on another resample.
-
-    Parameters
-    ----------
-    patterns : Patterns
-        The rows, counted.
-    metric : callable
-        The gap of confusion counts.
-    choose : callable
-        A function of gaps, performances and the performance before that returns the choice.
-    gap : float
-        The gap of the chosen candidate on all rows.
-    performance : callable, default=accuracy
-        The performance of confusion counts.
-    n_resamples : int, default=200
-        How often the choice is repeated.
-    confidence : float, default=0.95
-        The confidence of the interval.
-    seed : int, default=0
-        The seed of the draws.
-    """
-    rng = np.random.default_rng(seed)
-    counted = patterns.predictions.shape[1] * patterns.n_groups * patterns.n_classes**2
-    at_once = max(1, min(DRAWS_AT_ONCE // len(patterns.cells), COUNTS_AT_ONCE // counted))
-    parts = [
-        _repeat(patterns, metric, performance, choose, min(at_once, n_resamples - start), rng)
-        for start in range(0, n_resamples, at_once)
-    ]
-    seen, fresh = np.concatenate(parts, 1)
-    usable = np.isfinite(seen) & np.isfinite(fresh)
-    if not usable.any():
-        return HonestGap(gap, math.nan, math.nan, math.nan, math.nan, confidence)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(fresh[usable], [tail, 1 - tail])
-    optimism = float((fresh - seen)[usable].mean())
-    return HonestGap(
-        gap, float(fresh[usable].mean()), float(low), float(high), optimism, confidence
-    )
-
-
-def _repeat(
-    patterns: Patterns,
-    metric: Callable[[Array], Array],
-    performance: Callable[[Array], Array],
-    choose: Choose,
-    times: int,
-    rng: np.random.Generator,
-) -> Array:
-    """The gap of the chosen candidate on the resample of the choice and on another, ``(2, R)``."""
-    table = patterns.tables(patterns.resampled(rng, times))
-    gaps, levels = _defined(metric(table)), performance(table)  # (R, K)
-    chosen = np.array(
-        [choose(gap, level, float(level[0])) for gap, level in zip(gaps, levels, strict=True)]
-    )
-    fresh = _defined(metric(patterns.tables_of(chosen, patterns.resampled(rng, times))))
-    return np.stack([np.take_along_axis(gaps, chosen[:, None], 1)[:, 0], fresh])
+def _defined(gaps: Array) -> Array:
+    return np.where(np.isnan(gaps), np.inf, gaps)
 
 
 def rows_needed(rate: float, gap: float, confidence: float = 0.95) -> int:
@@ -221,7 +160,3 @@ def half_width(rate: float, rows: int, confidence: float = 0.95) -> float:
     """How far the rate of one group may be off: ``z sqrt(p (1 - p) / rows)``."""
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     return z * math.sqrt(rate * (1 - rate) / rows)
-
-
-def _defined(gaps: Array) -> Array:
-    return np.where(np.isnan(gaps), np.inf, gaps)

@@ -1,30 +1,85 @@
-"""The table of base rates: what is counted, and among which rows.
+"""The table of rates and gaps: a constraint is one line, and everything else follows from it.
 
-A gap compares rates between groups (`fairij.fairness.gaps`). In classification a rate is a share of
-a table of counts: ``counts[..., g, t, p]`` is the (weighted) number of rows of group ``g`` with
-true class ``t`` and predicted class ``p``. With more than two classes there is one rate per class,
-each class against the rest; with two classes only the rate of the second, positive class. In
-regression a rate is a mean.
+In classification a rate is a share of a table of counts: ``counts[..., g, t, p]`` is the (weighted)
+number of rows of group ``g`` with true class ``t`` and predicted class ``p``. Leading axes run over
+candidates or resamples. With more than two classes there is one rate per class, each class against
+the rest; with two classes only the rate of the second, positive class. In regression a rate is a
+mean. A gap says which rates are compared between groups, and how several differences become one
+number. `constraints`, `audits`, `metrics`, the words on the report page and the table in the
+documentation follow from it.
 
 Undefined rates are treated as in fairlearn. A group without rows has the rate NaN and takes no part
 in a gap. A rate over no rows of a group that has other rows is 0: for example the true positive
 rate of a group without positives. So look at the sizes before you believe a gap.
+
+This module imports neither torch nor pandas, so that the command line can list the names quickly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairij.fairness.counts import ratio_of
+from fairij.errors import InvalidInputError
 
 Array = NDArray[np.float64]
 Counted = Literal["the class", "another class", "the true class", "prediction", "error"]
 Given = Literal["any label", "the class", "another class"]
+Method = Literal["between_groups", "to_overall"]
+Aggregate = Literal["worst_case", "mean", "sum"]
+
+
+def confusion_counts(
+    y_true: NDArray[np.int64],
+    y_pred: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    *,
+    n_groups: int,
+    n_classes: int,
+    sample_weight: Array | None = None,
+) -> Array:
+    """Count by (group, true class, predicted class); ``y_pred`` may have leading axes."""
+    cell = (codes * n_classes + y_true) * n_classes  # (N,)
+    size = n_groups * n_classes * n_classes
+    flat = y_pred.reshape(-1, y_pred.shape[-1])
+    table = np.stack(
+        [np.bincount(cell + row, weights=sample_weight, minlength=size) for row in flat]
+    )
+    return table.reshape(*y_pred.shape[:-1], n_groups, n_classes, n_classes).astype(np.float64)
+
+
+def accuracy(counts: Array) -> Array:
+    """The share of all rows that is predicted right, ``(...)``."""
+    table = counts.sum(-3)
+    return ratio_of(np.trace(table, axis1=-2, axis2=-1), table.sum((-2, -1)), empty=np.nan)
+
+
+def balanced_accuracy(counts: Array) -> Array:
+    """The mean recall of the classes that occur, ``(...)``."""
+    table = counts.sum(-3)
+    occurs = table.sum(-1) > 0
+    recalls = ratio_of(np.diagonal(table, axis1=-2, axis2=-1), table.sum(-1), empty=0)
+    return ratio_of(recalls.sum(-1), occurs.sum(-1), empty=np.nan)
+
+
+PERFORMANCES = {"accuracy": accuracy, "balanced_accuracy": balanced_accuracy}
+
+
+def ratio_of(part: NDArray[Any], whole: NDArray[Any], *, empty: float) -> Array:
+    """``part / whole``, and ``empty`` where ``whole`` is 0."""
+    out = np.full(np.broadcast_shapes(np.shape(part), np.shape(whole)), float(empty))
+    return np.divide(part, whole, out=out, where=whole != 0)
+
+
+def group_means(values: Array, groups: Any, weight: Array | None = None) -> Array:
+    """The mean of ``values (..., N)`` in each group, ``(..., G)``; NaN for a group without rows."""
+    member = np.zeros((len(groups), len(groups.names)))
+    member[np.arange(len(groups)), groups.codes] = 1.0 if weight is None else weight
+    return ratio_of(values @ member, member.sum(0), empty=np.nan)
 
 
 @dataclass(frozen=True)
@@ -79,6 +134,13 @@ class Rate:
             return [(c,) for c in compared]
         return [tuple(label for label in every if label != c) for c in compared]
 
+    def by_class(self, values: Array, classes: Iterable[Any] | None = None) -> dict[str, Array]:
+        """The columns of ``values (..., K)`` by name; several also by class, or its number."""
+        if values.shape[-1] == 1:
+            return {self.name: values[..., 0]}
+        names = range(values.shape[-1]) if classes is None else classes
+        return {f"{self.name}[{c}]": values[..., place] for place, c in enumerate(names)}
+
     def values(self, predicted: Array, y: Array) -> Array:
         """What a rate in regression is the mean of, ``(..., N)``."""
         return predicted if self.counted == "prediction" else predicted - y
@@ -91,16 +153,12 @@ class Rate:
 
     @property
     def formula(self) -> str:
-        """The definition, as ``P(yhat = c | y = c, g)``."""
+        """The definition, as ``P(yhat = c given y = c, g)``."""
         if not self.is_classification:
-            return "E[yhat | g]" if self.counted == "prediction" else "E[yhat - y | g]"
-        event = {
-            "the class": "yhat = c",
-            "another class": "yhat != c",
-            "the true class": "yhat = y",
-        }[self.counted]
+            return "E[yhat given g]" if self.counted == "prediction" else "E[yhat - y given g]"
+        event = {"the class": "= c", "another class": "!= c", "the true class": "= y"}[self.counted]
         given = {"any label": "", "the class": "y = c, ", "another class": "y != c, "}[self.given]
-        return f"P({event} | {given}g)"
+        return f"P(yhat {event} given {given}g)"
 
 
 def _compared(values: Array) -> Array:
@@ -126,6 +184,146 @@ ROWS: dict[Given, Callable[[Array], Array]] = {
     "another class": lambda counts: counts.sum(-1) @ _others(counts),
 }
 
+
+@dataclass(frozen=True)
+class Gap:
+    """Differences of rates between groups, folded to one number.
+
+    Parameters
+    ----------
+    name : str
+        The name of the constraint.
+    rates : tuple of Rate
+        The rates that are compared, all of classification or all of regression.
+    fold : {"worst_case", "mean", "sum"}, default="worst_case"
+        How the differences of all rates and classes become one number.
+    balanced : bool, default=False
+        Whether an edit closes all differences together. Otherwise it follows their fold, and may
+        close one and leave another. Needs ``fold="sum"``.
+    audited : bool, default=False
+        Whether the gap is among the metrics that every audit shows.
+    """
+
+    name: str
+    rates: tuple[Rate, ...]
+    fold: Aggregate = "worst_case"
+    balanced: bool = False
+    audited: bool = False
+
+    def __post_init__(self) -> None:
+        if len({rate.is_classification for rate in self.rates}) != 1:
+            raise InvalidInputError(
+                f"`rates` of the gap {self.name!r} must be rates of classification or means of "
+                f"regression, and not both; got {[rate.name for rate in self.rates]}."
+            )
+        if self.balanced and self.fold != "sum":
+            raise InvalidInputError(
+                f"`fold` of the gap {self.name!r} must be 'sum', as it is balanced; got "
+                f"{self.fold!r}."
+            )
+
+    @property
+    def is_classification(self) -> bool:
+        return self.rates[0].is_classification
+
+    @property
+    def family(self) -> str:
+        """The first gap of the table with these rates: gaps of one family differ in the fold."""
+        return next((gap.name for gap in GAPS.values() if gap.rates == self.rates), self.name)
+
+    @property
+    def metric_name(self) -> str:
+        """The name of the metric in audits, as ``demographic_parity_difference``."""
+        return f"{self.family}_{'difference' if self.fold == 'worst_case' else self.fold}"
+
+    @property
+    def words(self) -> str:
+        """The metric in plain words, as "equalized odds gap (sum)"."""
+        if not self.is_classification:
+            return f"gap of {self.rates_in_words}"
+        told = len(self.rates) == 1 and self.fold == "worst_case"
+        fold = "" if told else f" ({self.fold.replace('_', ' ')})"
+        return f"{self.family.replace('_', ' ')} gap{fold}"
+
+    @property
+    def rates_in_words(self) -> str:
+        """The rates, as "true positive rates and false positive rates"."""
+        return " and ".join(rate.words for rate in self.rates)
+
+    @property
+    def compares(self) -> str:
+        """What is compared and how, in plain words."""
+        return self.rates_in_words + "; the differences are closed together" * self.balanced
+
+    @property
+    def formula(self) -> str:
+        """The definition, with the fold if there can be several differences."""
+        parts = " and ".join(f"(max_g - min_g) {rate.formula}" for rate in self.rates)
+        if len(self.rates) == 1 and not self.rates[0].has_classes:
+            return parts
+        return f"{'largest' if self.fold == 'worst_case' else self.fold} over c of {parts}"
+
+    @property
+    def metric(self) -> Callable[..., Array]:
+        """The hard gap: of ``counts``, or in regression of ``values (..., N), y, groups``."""
+        return self.of_counts if self.is_classification else self.of_means
+
+    def of_counts(
+        self,
+        counts: Array,
+        *,
+        method: Method = "between_groups",
+        agg: Aggregate | None = None,
+        ratio: bool = False,
+    ) -> Array:
+        """The gap (or ratio) of a table of counts, one number for each leading entry."""
+        parts = [_spread(rate, counts, method, ratio) for rate in self.rates]
+        return _folded(parts, agg or self.fold, ratio=ratio)
+
+    def of_means(
+        self, predicted: Array, y: Array, groups: Any, weight: Array | None = None
+    ) -> Array:
+        """The gap of means in regression, one number for each leading entry."""
+        means = [group_means(rate.values(predicted, y), groups, weight) for rate in self.rates]
+        parts = [(np.nanmax(mean, -1) - np.nanmin(mean, -1))[..., None] for mean in means]
+        return _folded(parts, self.fold)
+
+
+def _folded(parts: list[Array], agg: Aggregate, *, ratio: bool = False) -> Array:
+    """Fold differences (or ratios) of all rates and classes: the worst, the mean or the sum.
+
+    Undefined ratios are left out; the result is NaN only if none is defined. There fairlearn's
+    worst case depends on the order of its two rates.
+    """
+    together = np.concatenate(parts, axis=-1)
+    if agg == "worst_case":
+        return np.fmin.reduce(together, -1) if ratio else np.fmax.reduce(together, -1)
+    if agg == "mean":
+        return ratio_of(np.nansum(together, -1), (~np.isnan(together)).sum(-1), empty=np.nan)
+    if agg == "sum" and not ratio:
+        return together.sum(-1)
+    allowed = [name for name in get_args(Aggregate) if not (ratio and name == "sum")]
+    raise InvalidInputError(f"`agg` must be one of {allowed}, got {agg!r}.")
+
+
+def _spread(rate: Rate, counts: Array, method: Method, ratio: bool) -> Array:
+    """The largest difference (or smallest ratio) of a rate between groups, ``(..., K)``.
+
+    fmin and fmax pass over the NaN of groups without rows; min and max would not.
+    """
+    if method not in get_args(Method):
+        raise InvalidInputError(f"`method` must be one of {get_args(Method)}, got {method!r}.")
+    rates = rate.of_groups(counts)
+    if method == "between_groups":
+        low, high = (end.reduce(rates, -2, keepdims=True) for end in (np.fmin, np.fmax))
+    else:
+        total = rate.of_groups(counts.sum(-3, keepdims=True))
+        low, high = np.minimum(rates, total), np.maximum(rates, total)
+    if ratio:
+        return np.fmin.reduce(ratio_of(low, high, empty=np.nan), -2)
+    return np.fmax.reduce(high - low, -2)
+
+
 ACCURACY = Rate("accuracy", "the true class")
 SELECTION_RATE = Rate("selection_rate", "the class")
 TRUE_POSITIVE_RATE = Rate("true_positive_rate", "the class", "the class")
@@ -133,34 +331,54 @@ FALSE_POSITIVE_RATE = Rate("false_positive_rate", "the class", "another class")
 FALSE_NEGATIVE_RATE = Rate("false_negative_rate", "another class", "the class", shown=False)
 MEAN_PREDICTION = Rate("mean_prediction", "prediction")
 MEAN_ERROR = Rate("mean_error", "error")
+ODDS = (TRUE_POSITIVE_RATE, FALSE_POSITIVE_RATE)
 
 RATES: dict[str, Rate] = {
-    rate.name: rate
-    for rate in (
-        ACCURACY,
-        SELECTION_RATE,
-        TRUE_POSITIVE_RATE,
-        FALSE_POSITIVE_RATE,
-        FALSE_NEGATIVE_RATE,
-        MEAN_PREDICTION,
-        MEAN_ERROR,
+    rate.name: rate for rate in tuple(globals().values()) if isinstance(rate, Rate)
+}
+GAPS: dict[str, Gap] = {}
+GAPS |= {
+    gap.name: gap
+    for gap in (
+        Gap("demographic_parity", (SELECTION_RATE,), audited=True),
+        Gap("demographic_parity_sum", (SELECTION_RATE,), "sum"),
+        Gap("demographic_parity_balanced", (SELECTION_RATE,), "sum", balanced=True),
+        Gap("equalized_odds", ODDS, "sum", audited=True),
+        Gap("equalized_odds_balanced", ODDS, "sum", balanced=True),
+        Gap("equalized_odds_worst_case", ODDS, audited=True),
+        Gap("equalized_odds_mean", ODDS, "mean"),
+        Gap("equal_opportunity", (TRUE_POSITIVE_RATE,), audited=True),
+        Gap("predictive_equality", (FALSE_POSITIVE_RATE,)),
+        Gap("false_negative_rate_parity", (FALSE_NEGATIVE_RATE,)),
+        Gap("accuracy_parity", (ACCURACY,)),
+        Gap("mean_prediction", (MEAN_PREDICTION,), audited=True),
+        Gap("mean_error", (MEAN_ERROR,), audited=True),
     )
 }
+AUDITED_RATES = [rate for rate in RATES.values() if rate.shown and rate.is_classification]
 
 
-def shown_rates(counts: Array) -> list[tuple[Rate, Array]]:
-    """The rates that audits list, with their values ``(..., G, K)``."""
-    rates = (rate for rate in RATES.values() if rate.is_classification and rate.shown)
-    return [(rate, rate.of_groups(counts)) for rate in rates]
+def gaps_by_metric(counts: Array) -> dict[str, Array]:
+    """Every gap of counts, by the name of its metric. Each rate is computed once."""
+    gaps = {gap.metric_name: gap for gap in GAPS.values() if gap.is_classification}
+    rates = {rate for gap in gaps.values() for rate in gap.rates}
+    spreads = {rate: _spread(rate, counts, "between_groups", ratio=False) for rate in rates}
+    return {
+        name: _folded([spreads[rate] for rate in gap.rates], gap.fold) for name, gap in gaps.items()
+    }
 
 
 def rates_by_name(counts: Array) -> dict[str, Array]:
-    """The shown rates that have classes, ``(..., G)``; with more than two, by class number."""
-    found = {}
-    for rate in RATES.values():
-        if rate.shown and rate.has_classes:
-            values = rate.of_groups(counts)
-            many = values.shape[-1] > 1
-            for place in range(values.shape[-1]):
-                found[f"{rate.name}[{place}]" if many else rate.name] = values[..., place]
+    """The audited rates that have classes, ``(..., G)``; with more than two, by class number."""
+    found: dict[str, Array] = {}
+    for rate in AUDITED_RATES:
+        if rate.has_classes:
+            found |= rate.by_class(rate.of_groups(counts))
     return found
+
+
+def markdown() -> str:
+    """The table of all constraints for the documentation: name, what it compares, formula."""
+    head = ["| constraint | what it compares between groups | gap |", "|---|---|---|"]
+    rows = [f"| `{gap.name}` | {gap.compares} | `{gap.formula}` |" for gap in GAPS.values()]
+    return "\n".join(head + rows)

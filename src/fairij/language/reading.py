@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from fairij.data.checks import whole_number, zeros_and_ones
 from fairij.errors import InvalidInputError
-from fairij.fairness import arrays, counts
-from fairij.fairness.rates import rates_by_name
+from fairij.fairness.groups import check_rows, unwrapped
+from fairij.fairness.rates import confusion_counts, rates_by_name
 from fairij.language.texts import one_column, texts_of
 
 WORD = re.compile(r"[^\W\d_]{2,}")
@@ -42,17 +42,17 @@ def most_harmful(
         Add the texts to the table.
     """
     whole_number("top", top, 1)
-    scores = np.asarray(arrays.unwrapped(scores), dtype=np.float64)
+    scores = np.asarray(unwrapped(scores), dtype=np.float64)
     if scores.ndim != 1:
         raise InvalidInputError(f"`scores` must be a vector, got shape {scores.shape}.")
     given = {"texts": texts, "labels": labels}
     columns = {
-        name: one_column(name, arrays.unwrapped(column))
+        name: one_column(name, unwrapped(column))
         for name, column in given.items()
         if column is not None
     }
     for name, column in columns.items():
-        arrays.check_rows(name, column, len(scores))
+        check_rows(name, column, len(scores))
     order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), kind="stable")
     rows = [int(row) for row in order[:top] if scores[row] > 0]
     table = pd.DataFrame({"row": rows, "influence": scores[rows]})
@@ -110,9 +110,9 @@ def over_represented(texts: Any, rows: Any, *, top: int = 30, at_least: int = 5)
 
 def _row_numbers(name: str, values: Any, rows: int) -> NDArray[np.int64]:
     """Row numbers, as given or from a mask of True and False."""
-    array = np.asarray(arrays.unwrapped(values))
+    array = np.asarray(unwrapped(values))
     if array.ndim == 1 and array.dtype.kind == "b":
-        arrays.check_rows(name, array, rows)
+        check_rows(name, array, rows)
         array = np.flatnonzero(array)
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
         raise InvalidInputError(
@@ -159,7 +159,7 @@ def identity_rates(
     for name, column in identities.items():
         mentioned = zeros_and_ones(f"identities[{name!r}]", column, len(truth))
         for when, predicted in said.items():
-            table = counts.confusion_counts(truth, predicted, mentioned, n_groups=2, n_classes=2)
+            table = confusion_counts(truth, predicted, mentioned, n_groups=2, n_classes=2)
             for code, group in ((1, "mentioned"), (0, "others")):
                 lines.append(
                     {

@@ -15,7 +15,7 @@ from torch import Tensor
 from fairij.data.row_vectors import blocks, by_blocks
 from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError, Notice
-from fairij.fairness import arrays
+from fairij.fairness.groups import numbers
 from fairij.models.base import Editable
 from fairij.models.losses import Loss, get_loss, infer_loss
 
@@ -51,7 +51,7 @@ def encode_labels(
     classes: NDArray[Any] = np.empty(0)
     both = (("y", y), ("y_val", y_val))
     if named is not None and not named.is_classification:
-        encoded: list[NDArray[Any]] = [arrays.numbers(name, values) for name, values in both]
+        encoded: list[NDArray[Any]] = [numbers(name, values) for name, values in both]
         if (encoded[1] == encoded[1][0]).all():
             raise InvalidInputError(
                 f"`y_val` must vary so that R^2 is defined, but all of it is {encoded[1][0]:g}; "

@@ -7,15 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairij.fairness import GAPS, counts
-from fairij.fairness.rates import rates_by_name
+from fairij.fairness.rates import (
+    GAPS,
+    accuracy,
+    balanced_accuracy,
+    confusion_counts,
+    rates_by_name,
+)
 
 
 def measured(
     z: NDArray[Any], y: NDArray[Any], mentioned: NDArray[Any], *, prefix: str = ""
 ) -> dict[str, float]:
     """Return the paper's three figures and each group's rates, from logits ``z`` (N,)."""
-    table = counts.confusion_counts(
+    table = confusion_counts(
         y.astype(np.int64),
         (z > 0).astype(np.int64),
         mentioned.astype(np.int64),
@@ -23,8 +28,8 @@ def measured(
         n_classes=2,
     )
     found = {
-        "balanced_accuracy": counts.balanced_accuracy(table),
-        "accuracy": counts.accuracy(table),
+        "balanced_accuracy": balanced_accuracy(table),
+        "accuracy": accuracy(table),
         "equalized_odds": GAPS["equalized_odds"].metric(table),
         "demographic_parity": GAPS["demographic_parity"].metric(table),
     }

@@ -19,7 +19,7 @@ from torch import nn
 from fairij.baselines import ERM, Predictor
 from fairij.data.hashing import data_fingerprint
 from fairij.datasets import Split, Splits
-from fairij.fairness import GAPS, counts
+from fairij.fairness import GAPS, rates
 from fairij.models.torch.training import mlp, train_mlp
 from fairij.storage.checksummed import write_whole
 from fairij_studies.tabular.config import Effort, Table
@@ -64,8 +64,8 @@ class Trial:
 def measures(predictor: Predictor, part: Split) -> dict[str, float]:
     table = predictor.expected_counts(part.X, part.y, part.s)
     found = (
-        counts.accuracy(table),
-        counts.balanced_accuracy(table),
+        rates.accuracy(table),
+        rates.balanced_accuracy(table),
         *(GAPS[name].metric(table) for name in CONSTRAINTS),
     )
     return {name: float(value) for name, value in zip(MEASURES, found, strict=True)}

@@ -21,8 +21,7 @@ from torch import nn
 from benchmarks.environments import ROOT, interpreter
 from fairij.baselines import make_baseline
 from fairij.baselines.draws import Sampler
-from fairij.baselines.gapreg import GapReg
-from fairij.baselines.hgr import chi_square
+from fairij.baselines.penalties import GapReg, chi_square
 from fairij.datasets.splits import Split
 
 RESULTS = Path(__file__).parent / "results" / "rivals.json"

@@ -11,9 +11,8 @@ from torch import nn
 
 from fairij.baselines import HGR, FairMixup, GapReg, Recipe
 from fairij.baselines.base import positive_scores
-from fairij.baselines.fairmixup import path_slope
-from fairij.baselines.hgr import SPREAD, chi_square, joint_density
 from fairij.baselines.in_processing import Draw, Regulariser, Sampler, train_module
+from fairij.baselines.penalties import SPREAD, chi_square, joint_density, path_slope
 from fairij.datasets import Split
 from fairij.fairness import CONSTRAINTS
 from fairij.models.torch.training import mlp, train_mlp

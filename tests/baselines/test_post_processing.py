@@ -11,13 +11,11 @@ from sklearn.linear_model import LogisticRegression
 
 from fairij.baselines import FST, HPS, ExponentiatedGradient, LinearPost, Recipe, RelaxedThresholds
 from fairij.baselines.base import positive_scores
-from fairij.baselines.fst import dual_solution, transformed
-from fairij.baselines.group_model import GroupModel
-from fairij.baselines.linear_post import fair_program
-from fairij.baselines.relaxed_thresholds import OperatingPoints, best_mixtures
+from fairij.baselines.group_blind import GroupModel, dual_solution, fair_program, transformed
+from fairij.baselines.thresholds import OperatingPoints, best_mixtures
 from fairij.datasets import Split
 from fairij.fairness import CONSTRAINTS
-from fairij.fairness import counts as tables
+from fairij.fairness import rates as tables
 
 
 def gap_of(constraint: str, table: Any) -> float:

@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 from tiny import bert, biased_rows, classifier, roberta, token_rows, tokenizer
 
 from damage import damaged
-from fairij.baselines.gapreg import GapReg
+from fairij.baselines.penalties import GapReg
 from fairij.errors import CheckpointError, InvalidInputError
 from fairij.language import (
     TextClassifier,

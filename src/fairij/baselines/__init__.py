@@ -1,4 +1,4 @@
-"""Rivals of Fair-IJ with one interface. A new one is one file and one line here.
+"""Rivals of Fair-IJ with one interface. A new one is one class and one name in `BASELINES`.
 
 ``BASELINES[name](constraint=..., ...).fit(model, train, validation)`` gives a `Predictor`. Class
 attributes say what each needs and does: ``needs_group_at_test``, ``refits``, ``randomised``,
@@ -10,31 +10,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from fairij.baselines.base import Baseline, Predictor, TradeOff
-from fairij.baselines.erm import ERM
+from fairij.baselines.base import ERM, Baseline, Predictor, TradeOff
 from fairij.baselines.exponentiated_gradient import ExponentiatedGradient
-from fairij.baselines.fairmixup import FairMixup
-from fairij.baselines.fst import FST
-from fairij.baselines.gapreg import GapReg
-from fairij.baselines.hgr import HGR
-from fairij.baselines.hps import HPS
+from fairij.baselines.group_blind import FST, LinearPost
 from fairij.baselines.in_processing import Recipe
-from fairij.baselines.linear_post import LinearPost
-from fairij.baselines.relaxed_thresholds import RelaxedThresholds
+from fairij.baselines.penalties import HGR, FairMixup, GapReg
+from fairij.baselines.thresholds import HPS, RelaxedThresholds
 from fairij.errors import InvalidInputError
 
 BASELINES: dict[str, type[Baseline]] = {
     method.name: method
     for method in (
-        ERM,
-        GapReg,
-        FairMixup,
-        HGR,
-        ExponentiatedGradient,
-        FST,
-        LinearPost,
-        HPS,
-        RelaxedThresholds,
+        *(ERM, GapReg, FairMixup, HGR, ExponentiatedGradient),
+        *(FST, LinearPost, HPS, RelaxedThresholds),
     )
 }
 

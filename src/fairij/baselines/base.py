@@ -6,7 +6,7 @@ changes the given model. Class attributes say what a baseline needs and does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -72,7 +72,7 @@ class Predictor:
         return scores if self.randomised else (scores > 0.5).astype(np.float64)
 
     def expected_counts(self, X: Any, y: ArrayLike, s: ArrayLike) -> Array:
-        """Expected number of rows by (group, true label, label), as `fairness.counts` takes."""
+        """Expected number of rows by (group, true label, label), as `fairness.rates` takes."""
         truth, codes = np.asarray(y).astype(np.int64), np.asarray(s).astype(np.int64)
         chance = self.acceptance(X, codes if self.needs_group else None)
         cells, size = 2 * codes + truth, 2 * (int(codes.max()) + 1)
@@ -103,6 +103,17 @@ class Baseline(Protocol):
     def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
         """Fit on validation rows, or train on training rows; the model is left alone."""
         ...
+
+
+@dataclass(frozen=True)
+class ERM(Baseline):
+    """The given model, with no constraint and no refit (empirical risk minimisation)."""
+
+    name: ClassVar[str] = "erm"
+    constraints: ClassVar[tuple[str, ...]] = ()
+
+    def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
+        return Predictor(lambda X, s: positive_scores(model, X))
 
 
 def positive_scores(model: Any, X: Any) -> Array:
@@ -143,18 +154,10 @@ def count_groups(*splits: Split) -> int:
     return n_groups
 
 
-def check_constraint(constraint: str, allowed: Sequence[str], method: str) -> None:
-    """Raise unless a method knows the constraint."""
-    if constraint not in allowed:
+def check_constraint(method: Any) -> None:
+    """Raise unless a method knows its constraint."""
+    if method.constraint not in method.constraints:
         raise InvalidInputError(
-            f"`constraint` of {method} must be one of {list(allowed)}, got {constraint!r}."
-        )
-
-
-def check_codes(s: Codes, n_groups: int) -> None:
-    """Raise unless all groups were fitted on."""
-    if len(s) and not 0 <= s.min() <= s.max() < n_groups:
-        raise InvalidInputError(
-            f"`s` must hold groups that were fitted on, 0 to {n_groups - 1}; got {s.min()} to "
-            f"{s.max()}."
+            f"`constraint` of {method.name} must be one of {list(method.constraints)}, got "
+            f"{method.constraint!r}."
         )

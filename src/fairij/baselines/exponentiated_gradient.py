@@ -74,7 +74,7 @@ class ExponentiatedGradient(Baseline):
     )
 
     def __post_init__(self) -> None:
-        check_constraint(self.constraint, self.constraints, self.name)
+        check_constraint(self)
         number_between("tolerance", self.tolerance, 0)
         whole_number("max_iter", self.max_iter, 1)
 
@@ -108,21 +108,13 @@ class _Network(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A torch module as a scikit-learn classifier that takes weights."""
 
     def __init__(self, module: nn.Module, recipe: Recipe, seed: int) -> None:
-        self.module = module
-        self.recipe = recipe
-        self.seed = seed
+        self.module, self.recipe, self.seed = module, recipe, seed
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> _Network:
-        rows = Split(
-            np.asarray(X, dtype=np.float32),
-            np.asarray(y, dtype=np.float32),
-            np.zeros(len(y), dtype=np.int64),
-        )
-        weight = (
-            None
-            if sample_weight is None
-            else torch.as_tensor(np.array(sample_weight), dtype=torch.float32)
-        )
+        X, y = np.asarray(X, dtype=np.float32), np.asarray(y, dtype=np.float32)
+        rows, weight = Split(X, y, np.zeros(len(y), dtype=np.int64)), None
+        if sample_weight is not None:
+            weight = torch.as_tensor(np.array(sample_weight), dtype=torch.float32)
         self.classes_ = np.array([0, 1])
         self.module_ = train_module(
             self.module, rows, rows, recipe=self.recipe, seed=self.seed, weight=weight

@@ -108,7 +108,7 @@ class InProcessing(Baseline):
     refits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_constraint(self.constraint, self.constraints, self.name)
+        check_constraint(self)
         number_between("strength", self.strength, 0, including_low=True)
 
     def penalty(self, module: nn.Module, draw: Draw) -> Tensor:

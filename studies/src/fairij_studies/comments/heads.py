@@ -14,9 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from fairij import FairIJ, Grid, LowestGap, SharedConjugateGradient
-from fairij.baselines.gapreg import GapReg
-from fairij.baselines.hgr import HGR
 from fairij.baselines.in_processing import InProcessing
+from fairij.baselines.penalties import HGR, GapReg
 from fairij.language.batches import on_device, run_all
 from fairij.language.features import features, standardised
 from fairij.language.heads import HEADS

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fairij.baselines.gapreg import GapReg
+from fairij.baselines.penalties import GapReg
 from fairij.language.batches import on_device
 from fairij.language.training import TrainingRecipe, train
 from fairij.models.text.trigger_editable import TriggerEditable

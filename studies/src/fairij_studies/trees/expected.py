@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fairij.baselines.base import count_groups, positive_scores
-from fairij.baselines.group_model import GroupModel
+from fairij.baselines.group_blind import GroupModel
 from fairij.datasets import Split
 
 COPIES = 6

@@ -1,22 +1,24 @@
-"""Thresholds per group within a tolerated gap, by a linear program (Cruz & Hardt 2024)."""
+"""Randomised thresholds per group: without a gap (HPS), or within a tolerated gap."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import linprog
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import roc_curve
 
 from fairij.baselines.base import (
+    STRATA,
     TOLERANCES,
     Array,
     Baseline,
     Codes,
     Predictor,
     TradeOff,
-    check_codes,
     check_constraint,
     count_groups,
     positive_scores,
@@ -24,7 +26,99 @@ from fairij.baselines.base import (
 )
 from fairij.data.checks import number_between
 from fairij.datasets.splits import Split
-from fairij.errors import FairIJError
+from fairij.errors import FairIJError, InvalidInputError
+
+Rule = Callable[[Array, Codes], Array]  # chances of label 1 by score and group
+
+
+class GroupThresholds(Baseline):
+    """What both methods share: they fit a rule to validation scores and know every group."""
+
+    seed: int
+
+    needs_group_at_test: ClassVar[bool] = True
+    randomised: ClassVar[bool] = True
+
+    def rule(self, scores: Array, validation: Split, n_groups: int) -> Rule:
+        """The fitted rule."""
+        raise NotImplementedError
+
+    def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
+        n_groups = count_groups(train, validation)
+        # a ROC curve needs both labels
+        strata_rows("equalized_odds", validation.y, validation.s, n_groups=n_groups)
+        rule = self.rule(positive_scores(model, validation.X), validation, n_groups)
+
+        def acceptance(X: Any, s: Codes | None) -> Array:
+            assert s is not None  # `Predictor` asks for it
+            if len(s) and not 0 <= s.min() <= s.max() < n_groups:
+                raise InvalidInputError(
+                    f"`s` must hold groups that were fitted on, 0 to {n_groups - 1}; got "
+                    f"{s.min()} to {s.max()}."
+                )
+            return rule(positive_scores(model, X), s)
+
+        return Predictor(acceptance, needs_group=True, randomised=True, seed=self.seed)
+
+
+@dataclass(frozen=True)
+class HPS(GroupThresholds):
+    """The most accurate randomised thresholds per group with no gap on validation rows.
+
+    By Hardt, Price & Srebro 2016, with fairlearn's `ThresholdOptimizer`.
+
+    Parameters
+    ----------
+    constraint : str, default="equalized_odds"
+        The rates that are made equal.
+    grid_size : int, default=1000
+        Points on fairlearn's grid of rates.
+    seed : int, default=0
+        Seed of the draws in `predict`.
+    """
+
+    constraint: str = "equalized_odds"
+    grid_size: int = 1000
+    seed: int = 0
+
+    name: ClassVar[str] = "hps"
+
+    def __post_init__(self) -> None:
+        check_constraint(self)
+
+    def rule(self, scores: Array, validation: Split, n_groups: int) -> Rule:
+        try:
+            from fairlearn.postprocessing import ThresholdOptimizer
+        except ImportError as error:
+            raise ImportError("HPS needs fairlearn: pip install 'fairij[baselines]'.") from error
+        named_otherwise = {"equal_opportunity": "true_positive_rate_parity"}
+        optimiser = ThresholdOptimizer(
+            estimator=_Scores(),
+            constraints=named_otherwise.get(self.constraint, self.constraint),
+            objective="accuracy_score",
+            grid_size=self.grid_size,
+            prefit=True,
+            predict_method="predict",
+        )
+        labels = validation.y.astype(int)
+        optimiser.fit(scores[:, None], labels, sensitive_features=validation.s)
+        # fairlearn has no public name for the probabilities; its own examples use this one
+        return lambda scores, s: np.asarray(
+            optimiser._pmf_predict(scores[:, None], sensitive_features=s)[:, 1]
+        )
+
+
+class _Scores(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A fitted estimator whose features are the scores that it predicts."""
+
+    def fit(self, X: Any, y: Any) -> _Scores:
+        return self
+
+    def predict(self, X: Any) -> Array:
+        return np.asarray(X, dtype=np.float64)[:, 0]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
@@ -60,8 +154,10 @@ class OperatingPoints:
 
 
 @dataclass(frozen=True)
-class RelaxedThresholds(Baseline):
+class RelaxedThresholds(GroupThresholds):
     """The randomised thresholds per group with the least validation error within a gap.
+
+    By a linear program (Cruz & Hardt 2024).
 
     Every point under a group's ROC hull is a mixture of the hull's corners. With one weight per
     corner, the error, the rates and their gaps are linear, so the optimum is exact. No
@@ -84,42 +180,29 @@ class RelaxedThresholds(Baseline):
     seed: int = 0
 
     name: ClassVar[str] = "relaxed_thresholds"
-    needs_group_at_test: ClassVar[bool] = True
-    randomised: ClassVar[bool] = True
-    constraints: ClassVar[tuple[str, ...]] = (
-        "demographic_parity",
-        "equalized_odds",
-        "equalized_odds_worst_case",
-        "equal_opportunity",
-    )
+    constraints: ClassVar[tuple[str, ...]] = (*STRATA, "equalized_odds_worst_case")
     trade_off: ClassVar[TradeOff | None] = TOLERANCES
 
     def __post_init__(self) -> None:
-        check_constraint(self.constraint, self.constraints, self.name)
+        check_constraint(self)
         number_between("tolerance", self.tolerance, 0, including_low=True)
 
-    def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
-        n_groups = count_groups(train, validation)
-        # a ROC curve needs both labels
-        strata_rows("equalized_odds", validation.y, validation.s, n_groups=n_groups)
-        scores = positive_scores(model, validation.X)
+    def rule(self, scores: Array, validation: Split, n_groups: int) -> Rule:
         groups = [
             OperatingPoints.of(scores[inside], validation.y[inside].astype(float), inside.mean())
             for inside in (validation.s == g for g in range(n_groups))
         ]
         mixtures = best_mixtures(groups, self.constraint, self.tolerance)
 
-        def acceptance(X: Any, s: Codes | None) -> Array:
-            assert s is not None  # `Predictor` asks for it
-            check_codes(s, n_groups)
-            scores, chance = positive_scores(model, X), np.zeros(len(s))
+        def chances(scores: Array, s: Codes) -> Array:
+            chance = np.zeros(len(s))
             for g, (group, weights) in enumerate(zip(groups, mixtures, strict=True)):
                 for threshold, weight in zip(group.thresholds, weights, strict=True):
                     if weight > 0:
                         chance += weight * ((s == g) & (scores >= threshold))
             return np.clip(chance, 0, 1)
 
-        return Predictor(acceptance, needs_group=True, randomised=True, seed=self.seed)
+        return chances
 
 
 def best_mixtures(groups: list[OperatingPoints], constraint: str, tolerance: float) -> list[Array]:

@@ -33,7 +33,7 @@ from fairij.models.constant import ConstantLinearization, FeatureJacobian
 from fairij.models.contract import check_editable, check_wrapper
 from fairij.models.delegating import Delegating
 from fairij.models.sklearn.pipeline import WrappedEditable
-from fairij.models.text.given_order import InGivenOrder
+from fairij.models.text.transformers import InGivenOrder
 from fairij.scale.checkpoints import Journal
 from fairij.scale.journaled_model import JournaledEditable
 from fairij.scale.sharded_model import ShardedEditable

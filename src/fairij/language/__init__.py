@@ -8,7 +8,7 @@ from fairij.language.reading import identity_rates, most_harmful, over_represent
 from fairij.language.selection import BalancedAccuracyBudget
 from fairij.language.texts import labelled
 from fairij.language.training import Trained, TrainingRecipe, train
-from fairij.models.text.limits import longest_text
+from fairij.models.text.tokens import longest_text
 from fairij.models.text.triggers import TriggerTokens
 
 __all__ = [

@@ -19,7 +19,7 @@ from fairij.errors import InvalidInputError
 from fairij.language.texts import texts_of
 from fairij.language.tokens import TYPES, encoded
 from fairij.models.text.library import load_transformers
-from fairij.models.text.limits import longest_text
+from fairij.models.text.tokens import longest_text
 from fairij.storage.checksummed import write_whole
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"

@@ -21,8 +21,7 @@ from fairij.errors import CheckpointError, FairIJWarning, InvalidInputError
 from fairij.language.encoders import encoder_of
 from fairij.language.tokens import check_types, padded, types_tell
 from fairij.method.run import Progress, silent
-from fairij.models.text.limits import check_lengths
-from fairij.models.text.tokens import Tokens, bucketed, longest_first
+from fairij.models.text.tokens import Tokens, bucketed, check_lengths, longest_first
 from fairij.models.text.triggers import Pooling, pooled
 from fairij.storage.checksummed import UNREADABLE, read_sealed, write_sealed
 

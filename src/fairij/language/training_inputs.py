@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from fairij.data.checks import zeros_and_ones
 from fairij.data.rows import speaking_of, take_rows
 from fairij.errors import InvalidInputError
-from fairij.fairness import arrays
+from fairij.fairness.groups import vector
 from fairij.language.batches import TextRows, count, on_device, run
-from fairij.models.text.limits import check_lengths
-from fairij.models.text.tokens import bucketed, longest_first
+from fairij.models.text.tokens import bucketed, check_lengths, longest_first
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,7 @@ def _labels(name: str, y: Any, rows: int, outputs: int) -> NDArray[Any]:
     """Labels for the loss: 0 and 1 for one output, output numbers for several."""
     if outputs == 1:
         return zeros_and_ones(name, y, rows)
-    truth = arrays.vector(name, y)
-    arrays.check_rows(name, truth, rows)
+    truth = vector(name, y, rows)
     numbers = truth.dtype.kind in "biuf"
     bad = ~np.isin(truth, np.arange(outputs)) if numbers else np.ones(rows, dtype=bool)
     if bad.any():

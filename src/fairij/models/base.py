@@ -34,13 +34,6 @@ HELD_BACK = (
 )
 
 
-def counted_from(start: int, rows: Some) -> Some:
-    """Shift row numbers by ``start``."""
-    if isinstance(rows, Tensor):
-        return rows + start
-    return slice(start + rows.start, start + rows.stop)
-
-
 class Linearization(Protocol):
     """A model on one table of rows, linearised at its fitted parameters or near them."""
 

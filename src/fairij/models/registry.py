@@ -76,11 +76,11 @@ FAMILIES: list[Family] = [
         xgboost="Booster, XGBModel",
     ),
     family(
-        "trees.hist_gradient_boosting:editable",
+        "trees.scikit_learn:hist_gradient_boosting",
         sklearn="HistGradientBoostingClassifier, HistGradientBoostingRegressor",
     ),
     family(
-        "trees.gradient_boosting:editable",
+        "trees.scikit_learn:gradient_boosting",
         sklearn="GradientBoostingClassifier, GradientBoostingRegressor",
     ),
     family("sklearn.pipeline:pipeline", sklearn="Pipeline"),

@@ -16,9 +16,8 @@ from tiny import bert, biased_rows, classifier, gpt2, t5, token_rows
 from fairij.errors import InvalidInputError
 from fairij.mitigator import FairIJ
 from fairij.models import adapt
-from fairij.models.text.screening import ScreeningEvaluator
 from fairij.models.text.transformers import TransformersEditable
-from fairij.models.text.trigger_editable import TriggerEditable
+from fairij.models.text.trigger_editable import ScreeningEvaluator, TriggerEditable
 from fairij.models.text.triggers import TriggerTokens
 
 pytestmark = FILTERS

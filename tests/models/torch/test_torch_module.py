@@ -16,7 +16,7 @@ from fairij.models import TorchEditable, adapt
 from fairij.models.torch.autograd import Graph, central_difference, working_mode
 from fairij.models.torch.factored import FactoredGraph
 from fairij.models.torch.linearization import TorchLinearization
-from fairij.models.torch.parameters import choose_parameters
+from fairij.models.torch.module import choose_parameters
 from reference import Case, make_case
 
 

@@ -49,31 +49,34 @@ def class_weighted(
     """
     if class_weight is None:
         return weight
-    each = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double().cpu()
     index = y.long().cpu()
     if isinstance(class_weight, str):
-        counted = each if balance_weights else torch.ones_like(each)
+        ones = torch.ones(len(y), dtype=torch.float64)
+        counted = times(weight, ones) if balance_weights else ones
         sizes = torch.zeros(len(classes), dtype=torch.float64).index_add_(0, index, counted)
         factor = counted.sum() / (len(classes) * sizes)
     else:
         labels = np.asarray(classes).tolist()
         factor = torch.tensor([float(class_weight.get(label, 1.0)) for label in labels]).double()
-    return each * factor[index]
+    return times(weight, factor[index])
+
+
+def times(weight: Tensor | None, factor: Tensor) -> Tensor:
+    """Sample weights times a factor of each row, in float64."""
+    return factor.double() if weight is None else weight.double().cpu() * factor.double()
 
 
 def split_off(
     y: NDArray[Any],
     is_trained: Callable[[int], bool],
-    *,
     fraction: float | int | None,
     seed: Any,
     stratify: bool,
 ) -> Held:
     """The rows that early stopping kept out of training, drawn as scikit-learn's ensembles do.
 
-    ``y`` are the labels of the given rows. ``is_trained`` says whether the model may have been
-    trained on that many rows: it shows whether rows were kept out, and whether the given rows are
-    those of the training.
+    ``is_trained`` says whether the model may have been trained on that many rows. It shows whether
+    rows were kept out, and whether the rows with labels ``y`` are those of the training.
     """
     if is_trained(len(y)):
         return None

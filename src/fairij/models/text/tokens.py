@@ -1,22 +1,26 @@
-"""Rows of tokens as padded tensors, and batches of rows of similar length."""
+"""Rows of tokens: padded tensors, batches of similar length, and how long a row may be."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairij.data.rows import n_rows
 from fairij.errors import InvalidInputError
+from fairij.models.text.triggers import TriggerTokens
 
 Tokens = dict[str, Tensor]  # input_ids (N, L), attention_mask (N, L), ...
 Tokenise = Callable[[list[str]], Mapping[str, Any]]
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 # other inputs of transformers' models, which are not passed on
 OTHERS = ("position_ids", "inputs_embeds", "global_attention_mask", "decoder_input_ids", "bbox")
+UNLIMITED = 2**30  # a tokenizer without a limit reports a larger number
+OTHERWISE = 512  # the longest text, if neither tokenizer nor model says
 
 
 @runtime_checkable
@@ -34,19 +38,10 @@ class TakesTexts(Protocol):
 def token_rows(
     X: Any, *, device: torch.device, pad: int | None = 0, tokenise: Tokenise | None = None
 ) -> Tokens:
-    """``X`` as padded tensors.
+    """``X`` as padded tensors: a mapping, frame or dataset with `input_ids`, or texts.
 
-    Parameters
-    ----------
-    X : mapping, frame, `datasets.Dataset` or list of str
-        Rows with `input_ids`, padded or as one list per row; or texts, if ``tokenise`` is given.
-    device : torch.device
-        Where the tensors go.
-    pad : int or None, default=0
-        The id of padding, for a table without a mask; None if no id means padding. Lists of
-        different lengths without a mask are assumed to have no padding.
-    tokenise : callable, default=None
-        Maps texts to columns of tokens.
+    ``pad`` is the id of padding for a table without a mask; None if no id means padding. Lists of
+    different lengths without a mask are assumed to have no padding.
     """
     columns = _columns(X)
     if columns is None:
@@ -159,3 +154,78 @@ def _padded(name: str, rows: Any, pad: int) -> Tensor:
             f"{table.dtype} of shape {tuple(table.shape)}."
         )
     return table.long()
+
+
+def with_padding_token(tokenizer: Any) -> Any:
+    """The tokenizer, or a copy that pads with the token that ends a text if it has no other."""
+    if getattr(tokenizer, "pad_token_id", None) is not None:
+        return tokenizer
+    if getattr(tokenizer, "eos_token_id", None) is None:
+        raise InvalidInputError(
+            "The tokenizer must have a token to pad with, or one that ends texts, but has neither: "
+            "set it, as in `tokenizer.pad_token = ...; model.config.pad_token_id = "
+            "tokenizer.pad_token_id`."
+        )
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def longest_text(model: Any, tokenizer: Any) -> int:
+    """How many tokens a text may have: by the tokenizer's limit and the model's positions."""
+    allowed = getattr(tokenizer, "model_max_length", None)
+    known = allowed is not None and 0 < allowed < UNLIMITED
+    limits = [int(allowed)] if known else []  # type: ignore[arg-type]
+    return min([*limits, *_positions(model)], default=OTHERWISE)
+
+
+def _positions(model: Any) -> list[int]:
+    """The number of positions in the model's settings, if it is there."""
+    most = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    if not isinstance(most, int) or most < 1:
+        return []
+    starts = [table.padding_idx + 1 for table in _tables(model) if table.padding_idx is not None]
+    return [most - max(starts, default=0) - _added(model)]
+
+
+def _tables(model: Any) -> list[nn.Embedding]:
+    """Tables of learnt positions; those with a padding index start after it, as RoBERTa's do."""
+    named = model.named_modules() if isinstance(model, nn.Module) else ()
+    return [
+        part
+        for name, part in named
+        if isinstance(part, nn.Embedding)
+        and ("position" in (last := name.rpartition(".")[2]) or last == "wpe")
+    ]
+
+
+def _added(model: Any) -> int:
+    """Tokens that the model adds to every row: triggers, or a prompt of `peft`."""
+    triggers = len(model.triggers) if isinstance(model, TriggerTokens) else 0
+    prompts = getattr(model, "peft_config", None) or {}
+    virtual = [getattr(part, "num_virtual_tokens", None) or 0 for part in prompts.values()]
+    return triggers + max(virtual, default=0)
+
+
+def most_tokens(model: Any) -> int | None:
+    """How many tokens a row can have; None if the model has no table of positions."""
+    return min(_positions(model), default=None) if _tables(model) else None
+
+
+def check_lengths(name: str, tokens: Tokens, model: Any) -> None:
+    """Raise if a row has no tokens, or more than the model has positions for."""
+    empty = ~(tokens["attention_mask"] != 0).any(1)
+    if bool(empty.any()):
+        row = int(empty.nonzero()[0])
+        raise InvalidInputError(
+            f"`{name}` must have at least one token in every row, but row {row} has none: drop "
+            "such rows."
+        )
+    size, most = lengths(tokens), most_tokens(model)
+    if most is not None and int(size.max()) > most:
+        row = int(size.argmax())
+        raise InvalidInputError(
+            f"`{name}` must have at most {most} tokens per row, because the model has no more "
+            f"positions, but row {row} has {int(size[row])}: cut the texts, as in "
+            f"tokenise(texts, tokenizer, max_length={most})."
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,9 +13,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError
-from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization
+from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization, Middle, Some
 from fairij.models.recent import Recent
-from fairij.models.text.given_order import InGivenOrder
 from fairij.models.text.tokens import (
     TakesTexts,
     Tokens,
@@ -25,9 +25,9 @@ from fairij.models.text.tokens import (
 )
 from fairij.models.text.triggers import TriggerTokens
 from fairij.models.torch.autograd import saved_bytes
+from fairij.models.torch.batches import retried
 from fairij.models.torch.linearization import PROBE_ROWS, TorchLinearization
 from fairij.models.torch.module import TorchEditable
-from fairij.models.torch.out_of_memory import retried
 
 GRAPH_BYTES = {"cpu": 2**28, "cuda": 2**33}  # the most that the graph of one batch may use
 # Plain outputs use any kernel but cuDNN's, which makes a plan for every new shape of a batch.
@@ -44,34 +44,14 @@ class TransformersEditable(TorchEditable):
     1e-2 in float32.
 
     Tokens and outputs of the last tables are kept. A table is recognised by its identity, so give
-    a new one instead of changing it in place.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        A classifier of transformers or peft.
-    parameters : str or sequence of str, default="trainable"
-        "trainable" means what `peft` added to the model and all else that requires a gradient.
-        Names and patterns choose others, as for any torch module.
-    batch_size : int or "auto", default="auto"
-        Rows per batch; "auto" takes as many tokens as fit in memory.
-    memory_limit : int, default=2**28
-        Bytes of autograd graph to keep between products.
+    a new one instead of changing it in place. Options are those of `TorchEditable`; "trainable"
+    includes what `peft` added, and an automatic batch takes as many tokens as fit in memory.
     """
 
     _added = 0  # tokens that the model adds to each row
 
-    def __init__(
-        self,
-        module: nn.Module,
-        *,
-        parameters: str | Sequence[str] = "trainable",
-        batch_size: int | str = "auto",
-        memory_limit: int = 2**28,
-    ) -> None:
-        super().__init__(
-            module, parameters=parameters, batch_size=batch_size, memory_limit=memory_limit
-        )
+    def __init__(self, module: nn.Module, **options: Any) -> None:
+        super().__init__(module, **options)
         config = getattr(module, "config", None)
         self._pad = getattr(config, "pad_token_id", None)
         classifier = module.model if isinstance(module, TakesTexts) else module
@@ -185,3 +165,69 @@ class TokenEvaluator(EvaluatorDefaults):
         theta = self.model.theta
         steps = [scale * direction.to(theta) for scale in scales.tolist()]
         return torch.stack([self.model.outputs(self.X, theta + step) for step in steps])
+
+
+class InGivenOrder:
+    """A linearisation of rows ``X[order]``, seen as one of ``X``."""
+
+    def __init__(self, inner: Linearization, order: Tensor) -> None:
+        self._inner, self._order, self._place = inner, order, torch.argsort(order)
+        self.mode = inner.mode
+
+    @cached_property
+    def outputs(self) -> Tensor:
+        return self._inner.outputs[self._place]
+
+    def jvp(self, direction: Tensor) -> Tensor:
+        return self._inner.jvp(direction)[self._place]
+
+    def vjp(self, weights: Tensor) -> Tensor:
+        return self._inner.vjp(weights[self._order])
+
+    def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
+        def reordered(part: Tensor, rows: Some) -> Tensor:
+            return middle(part, self._order[rows])
+
+        return self._inner.sandwich(direction, reordered)
+
+    def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
+        return self._inner.second_order(weights[self._order], direction)
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Row by row, because the mask code of transformers does not run under vmap."""
+        jacobians = []
+        for row in index.split(1):
+            single = self.restrict(row)
+            z = single.outputs
+            units = torch.eye(z.numel(), dtype=z.dtype, device=z.device)
+            jacobians.append(torch.stack([single.vjp(unit.view_as(z)) for unit in units]))
+        return torch.stack(jacobians)
+
+    def restrict(self, index: Tensor, *, keep: bool = False) -> InGivenOrder:
+        places = self._places(index).sort()
+        return InGivenOrder(self._inner.restrict(places.values, keep=keep), places.indices)
+
+    def moved(self, by: Tensor) -> InGivenOrder:
+        return InGivenOrder(self._inner.moved(by), self._order)
+
+    def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
+        inner_pieces = [self._places(piece).sort().values for piece in pieces]
+        return self._inner.sums(weights[self._order], inner_pieces)
+
+    def gram(self, middle: Tensor) -> Tensor | None:
+        return self._inner.gram(middle[self._order])
+
+    def row_squares(self) -> Tensor | None:
+        squares = self._inner.row_squares()
+        return None if squares is None else squares[self._place]
+
+    def row_products(self) -> Tensor | None:
+        products = self._inner.row_products()
+        return None if products is None else products[self._place][:, self._place]
+
+    def held_bytes(self) -> int | None:
+        return self._inner.held_bytes()
+
+    def _places(self, index: Tensor) -> Tensor:
+        """Where the inner linearisation has these rows."""
+        return self._place[index.to(self._place.device)]

@@ -1,8 +1,12 @@
-"""Models with trigger tokens, edited through triggers and head."""
+"""Models with trigger tokens, edited through triggers and head.
+
+There are few such parameters, so the Jacobian of every row fits in memory, and many edits can be
+estimated quickly; the model runs for a single one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -10,15 +14,14 @@ from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
 from fairij.data.rows import take_rows
-from fairij.models.base import Evaluator, Linearization
+from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization
+from fairij.models.constant import ConstantLinearization, JacobianDefaults
 from fairij.models.recent import Recent
-from fairij.models.text.screening import ScreeningEvaluator
 from fairij.models.text.tokens import Tokens, longest_first
 from fairij.models.text.transformers import TransformersEditable
-from fairij.models.text.trigger_linearization import DenseJacobian, TriggerLinearization
 from fairij.models.text.triggers import TriggerTokens
+from fairij.models.torch.batches import retried
 from fairij.models.torch.module import canonical_outputs
-from fairij.models.torch.out_of_memory import retried
 
 Screening = Literal["linear", "exact"]
 
@@ -26,37 +29,18 @@ Screening = Literal["linear", "exact"]
 class TriggerEditable(TransformersEditable):
     """`TriggerTokens` seen through triggers and head.
 
-    Parameters
-    ----------
-    module : TriggerTokens
-        The fitted model.
-    parameters : str or sequence of str, default="trainable"
-        As for any torch module: "trainable", "all", or names and patterns.
-    batch_size : int or "auto", default="auto"
-        Rows per batch.
-    memory_limit : int, default=2**28
-        Bytes of Jacobian to keep. A larger Jacobian is not kept, and products use autograd graphs
-        as for any other model.
-    screening : {"linear", "exact"}, default="linear"
-        How a search judges its many candidates. "linear" estimates them by the kept Jacobian of
-        the validation rows; "exact" runs the model for each. With "linear" the model still runs
-        for the best candidate, which improves the estimates of the others; the candidate is taken
-        only if it is still the best. With ``validation="cross_fit"`` the model runs only in the
-        final audit.
+    ``memory_limit`` is for the Jacobian. A larger one is not kept, and products use autograd graphs
+    as for any other model. ``screening`` says how a search judges its many candidates: "linear"
+    estimates them by the kept Jacobian of the validation rows, "exact" runs the model for each.
+    With "linear" the model still runs for the best candidate, which improves the estimates of the
+    others; the candidate is taken only if it is still the best. With ``validation="cross_fit"`` the
+    model runs only in the final audit.
     """
 
     def __init__(
-        self,
-        module: TriggerTokens,
-        *,
-        parameters: str | Sequence[str] = "trainable",
-        batch_size: int | str = "auto",
-        memory_limit: int = 2**28,
-        screening: Screening = "linear",
+        self, module: TriggerTokens, *, screening: Screening = "linear", **options: Any
     ) -> None:
-        super().__init__(
-            module, parameters=parameters, batch_size=batch_size, memory_limit=memory_limit
-        )
+        super().__init__(module, **options)
         self._screening = screening
         self._mixed = False  # the module handles its precisions itself
         self._added = len(module.triggers)
@@ -156,6 +140,123 @@ class TriggerEditable(TransformersEditable):
             ]
             parts["triggers"] = torch.stack(pulled, 1).flatten(2)
         return z, torch.cat([parts[name] for name in self.parameter_names], -1)
+
+
+@dataclass(frozen=True)
+class DenseJacobian(JacobianDefaults):
+    """``J`` as one array, ``(N, C, D)``."""
+
+    array: Tensor
+    single: bool  # outputs are (N,), not (N, 1)
+
+    def times(self, r: Tensor) -> Tensor:
+        moved = self.array @ r.to(self.array)
+        return moved[:, 0] if self.single else moved
+
+    def transposed_times(self, u: Tensor) -> Tensor:
+        return u.reshape(-1).to(self.array) @ self.array.flatten(0, 1)
+
+    def rows(self, index: Tensor) -> Tensor:
+        return self.array[index]
+
+    def row_squares(self) -> Tensor:
+        return torch.linalg.vector_norm(self.array, dim=(1, 2)) ** 2
+
+    def take(self, index: Tensor) -> DenseJacobian:
+        return DenseJacobian(self.array[index], self.single)
+
+    def held_bytes(self) -> int:
+        return self.array.numel() * self.array.element_size()
+
+
+@dataclass(frozen=True)
+class TriggerLinearization(ConstantLinearization):
+    """Products with a kept Jacobian; ``z`` is not linear, so other terms run the model again."""
+
+    model: TriggerEditable = field(repr=False)
+    tokens: Tokens = field(repr=False)
+    mode = "per_row"
+
+    def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
+        return self.model.by_graphs(self.tokens).second_order(weights, direction)
+
+    def moved(self, by: Tensor) -> TriggerLinearization:
+        return self.model.at(by).per_row(self.tokens)  # J changes with theta
+
+    def restrict(self, index: Tensor, *, keep: bool = False) -> TriggerLinearization:
+        tokens = take_rows(self.tokens, index)
+        return TriggerLinearization(
+            self.outputs[index], self.jacobian.take(index), self.model, tokens
+        )
+
+
+@dataclass
+class ScreeningEvaluator(EvaluatorDefaults):
+    """Estimates many scales by a parabola; runs the model for a single one.
+
+    The parabola is ``z + c J d + s^2 b``. Here ``b`` is what the linear estimate missed in an
+    earlier run of the model, and ``s`` is the size of this step relative to that run. The run with
+    the nearest ``J d`` is used: edits that drop more or fewer rows go nearly the same way.
+    """
+
+    linear: TriggerLinearization
+    exact: Evaluator
+    runs: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # (J d, b), the latest first
+    estimates: bool = field(default=True, init=False)
+
+    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
+        z = self.linear.along(direction, scales)
+        if not direction.any():
+            return z
+        if len(scales) > 1:
+            return self._bent(z)
+        found = self.exact.along(direction, scales)
+        self._learn(z[0], found[0])
+        return found
+
+    def confirm(self, direction: Tensor, scale: float, *, everywhere: bool) -> Tensor:
+        """One edit, run on all rows or only where the label is in doubt.
+
+        A label is in doubt if a second step of the same size could change it.
+        """
+        model, steps = self.linear.model, torch.tensor([scale], dtype=torch.float64)
+        if everywhere:
+            return self.along(direction, steps)
+        z = self.linear.along(direction, steps)
+        bent = self._bent(z)[0].clone()
+        index = torch.nonzero(_in_doubt(bent, z[0] - self.linear.outputs))[:, 0]
+        if len(index) == len(bent):
+            return self.along(direction, steps)
+        if len(index):
+            theta = model.theta + scale * direction.to(model.theta)
+            bent[index] = model.run(take_rows(self.linear.tokens, index), theta)
+        self._learn(z[0], bent)
+        return bent[None]
+
+    def _learn(self, z: Tensor, found: Tensor) -> None:
+        """Remember how far the model's outputs lie from the linear estimate ``z``."""
+        if torch.isfinite(found).all() and torch.isfinite(z).all():
+            self.runs.insert(0, (z - self.linear.outputs, found - z))
+
+    def _bent(self, z: Tensor) -> Tensor:
+        """Linear estimates of some scales, ``(S, N)`` or ``(S, N, C)``, bent as the nearest run."""
+        if not self.runs:
+            return z
+        moved = z - self.linear.outputs
+        before, bends = (torch.stack(parts) for parts in zip(*self.runs, strict=True))
+        dots = moved.flatten(1) @ before.flatten(1).T  # (scales, runs)
+        sizes = before.flatten(1).square().sum(1).clamp_min(torch.finfo(z.dtype).tiny)
+        nearest = (sizes - 2 * dots).argmin(1)
+        shares = dots.gather(1, nearest[:, None])[:, 0] / sizes[nearest]
+        return z + (shares**2).view(-1, *[1] * (z.ndim - 1)) * bends[nearest]
+
+
+def _in_doubt(z: Tensor, moved: Tensor) -> Tensor:
+    """Which rows, ``(N,)``, would change their label if their outputs moved as far again."""
+    if z.ndim == 1:
+        return ~(z.abs() > moved.abs())
+    first, second = z.topk(2, -1).values.unbind(-1)
+    return ~(first - second > 2 * moved.abs().amax(-1))
 
 
 def editable(module: Any, **options: Any) -> TransformersEditable:

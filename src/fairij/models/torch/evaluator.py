@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from fairij.models.base import EvaluatorDefaults
-from fairij.models.torch.out_of_memory import retried
+from fairij.models.torch.batches import retried
 
 if TYPE_CHECKING:
     from fairij.models.torch.module import TorchEditable

@@ -14,10 +14,8 @@ from fairij.data.row_vectors import joined, release
 from fairij.data.rows import n_rows, take_rows
 from fairij.models.base import LinearizationDefaults, Middle
 from fairij.models.torch.autograd import Graph, JvpMode, saved_bytes, working_mode
-from fairij.models.torch.batches import mapped, parts_of, sliced
+from fairij.models.torch.batches import bytes_of, flatten, mapped, parts_of, retried, sliced
 from fairij.models.torch.factored import FactoredGraph, NotFactoredError, row_products
-from fairij.models.torch.out_of_memory import retried
-from fairij.models.torch.parameters import flatten
 
 if TYPE_CHECKING:
     from fairij.models.torch.module import TorchEditable
@@ -65,7 +63,7 @@ class TorchLinearization(LinearizationDefaults):
 
     def _keep_what_fits(self, probe: Any) -> None:
         used, memory_limit = self._bytes_kept(probe), self._memory_limit
-        own = sum(p.numel() * p.element_size() for p in self._parameters)  # of J^T u per batch
+        own = bytes_of(self._parameters)  # of J^T u per batch
         for i, (batch, rows) in enumerate(zip(self._batches, self._sizes, strict=True)):
             memory_limit -= used * rows // n_rows(probe) + own
             if memory_limit < 0:
@@ -208,7 +206,7 @@ class TorchLinearization(LinearizationDefaults):
         return TorchLinearization(self._model, self._X, self._memory_limit, self.mode, at)
 
     def held_bytes(self) -> int:
-        return sum(t.numel() * t.element_size() for t in parts_of(self._X))
+        return bytes_of(parts_of(self._X))
 
     def _sum(self, gradients: Iterator[list[Tensor]]) -> Tensor:
         total = next(gradients)

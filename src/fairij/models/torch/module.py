@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import fnmatch
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 
 from fairij.data.hashing import described, tensors_fingerprint
 from fairij.data.row_vectors import joined
@@ -17,12 +19,10 @@ from fairij.data.rows import n_rows, to_tensors
 from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
 from fairij.models.torch.autograd import JvpMode, saved_bytes, working_mode
-from fairij.models.torch.batches import mapped, parts_of, row_shapes, sliced
+from fairij.models.torch.batches import flatten, mapped, parts_of, retried, row_shapes, sliced
 from fairij.models.torch.evaluator import TorchEvaluator
 from fairij.models.torch.factored import comes_in_factors
 from fairij.models.torch.linearization import PROBE_ROWS, TorchLinearization
-from fairij.models.torch.out_of_memory import retried
-from fairij.models.torch.parameters import choose_parameters, flatten
 
 # batches aim at a graph that stays in a CPU's cache, or fills a GPU
 BATCH_BYTES = {"cpu": 4 * 2**20, "cuda": 2**29}
@@ -211,3 +211,57 @@ def canonical_outputs(out: Any, rows: int) -> Tensor:
             f"The model must return one row of outputs per data point, (N,) or (N, C); got {found}."
         )
     return out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
+
+
+def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[str]:
+    """The names of the floating-point parameters that ``wanted`` means, in module order."""
+    lazy = [n for n, p in module.named_parameters() if is_lazy(p)]
+    if lazy:
+        raise InvalidInputError(
+            f"The module's parameters must exist, but {lazy[0]!r} is created at the first forward "
+            "pass: run the module once on a row of data."
+        )
+    named = {n: p for n, p in module.named_parameters() if p.is_floating_point()}
+    if not named:
+        raise InvalidInputError("The module has no floating-point parameters, so nothing to edit.")
+    cure = ""
+    if wanted == "all":
+        chosen = list(named)
+    elif wanted == "trainable":
+        chosen = [name for name, p in named.items() if p.requires_grad]
+        cure = "set requires_grad on some, or pass parameters='all' or a name pattern"
+        if hasattr(module, "peft_config"):
+            cure += "; adapters are loaded for training by PeftModel.from_pretrained(..., "
+            cure += "is_trainable=True)"
+    else:
+        listed = isinstance(wanted, Sequence) and not isinstance(wanted, str)
+        patterns: list[Any] = list(wanted) if listed else [wanted]
+        if not all(isinstance(pattern, str) for pattern in patterns) or not patterns:
+            raise InvalidInputError(
+                "`parameters` must be 'trainable', 'all', a name, a pattern or several of those; "
+                f"got {wanted!r}."
+            )
+        for pattern in patterns:
+            if not any(_matches(name, pattern) for name in named):
+                inner = [f"*.{pattern}"] if any(_matches(n, f"*.{pattern}") for n in named) else []
+                raise InvalidInputError(
+                    f"`parameters` pattern {pattern!r} matches no parameter of the module; "
+                    + (f"did you mean {inner[0]!r}? All: " if inner else "there are: ")
+                    + f"{', '.join(named)}."
+                )
+        chosen = [name for name in named if any(_matches(name, p) for p in patterns)]
+        cure = f"choose from: {', '.join(named)}"
+    if not chosen:
+        raise InvalidInputError(f"`parameters`={wanted!r} leaves no parameter to edit: {cure}.")
+    kinds = {named[name].dtype for name in chosen}
+    if not kinds <= {torch.float32, torch.float64} or len(kinds) != 1:
+        raise InvalidInputError(
+            "The edited parameters must all be float32 or all float64, got "
+            f"{sorted(str(kind) for kind in kinds)}; convert them first, as in `part.float()`. The "
+            "other parameters may have any precision."
+        )
+    return chosen
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatch.fnmatchcase(name, pattern) or name.startswith(pattern + ".")

@@ -46,6 +46,31 @@ class Trees:
     n_outputs: int
     structure: bytes  # everything that an edit leaves alone
 
+    @classmethod
+    def of(cls, values: Sequence[NDArray[Any]], **parts: Any) -> Trees:
+        """From the leaf values of each tree."""
+        if not values:
+            raise InvalidInputError(
+                "The model must have at least one tree, got none: train it for at least one round."
+            )
+        sizes = np.array([len(own) for own in values])
+        return cls(np.concatenate(values).astype(np.float64), sizes, **parts)
+
+    def split(self, values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Leaf values by tree."""
+        return np.split(values, np.cumsum(self.sizes)[:-1])
+
+
+def numbered(
+    nodes: NDArray[np.integer[Any]], leaf_nodes: Sequence[NDArray[np.int64]]
+) -> NDArray[np.int32]:
+    """Nodes ``(N, T)`` as places among the leaves of each tree."""
+    table = nodes.astype(np.int32)
+    if table.shape[1] == len(leaf_nodes):  # otherwise the caller raises
+        for tree, leaves in enumerate(leaf_nodes):
+            table[:, tree] = np.searchsorted(leaves, table[:, tree])
+    return table
+
 
 class Library(Protocol):
     """What one library must provide of a fitted model."""
@@ -75,26 +100,26 @@ class Library(Protocol):
     def native(self, X: Any) -> NDArray[Any]:
         """The outputs as the library predicts them, ``(N,)`` or ``(N, C)``."""
 
-    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
-        """Sample weights times the model's class weights; ``y`` holds class indices."""
-
     def replaced(self, values: NDArray[np.float64]) -> Any:
         """A copy of the user's model with these leaf values."""
 
-    # `LibraryDefaults` has an answer for each of these.
+    # As in `Editable`. `LibraryDefaults` has an answer for each of these.
 
     @property
-    def caveats(self) -> tuple[str, ...]:
-        """Sentences on what an edit does not keep of this model, or cannot know."""
+    def caveats(self) -> tuple[str, ...]: ...
 
-    def held_back(self, y: NDArray[Any]) -> Held:
-        """Which of the rows with these labels training did not see."""
+    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None: ...
+
+    def held_back(self, y: NDArray[Any]) -> Held: ...
 
 
 class LibraryDefaults:
-    """A library whose models were trained on all rows and need no caveat."""
+    """A library whose models were trained on all rows as they are, and need no caveat."""
 
     caveats: tuple[str, ...] = ()
+
+    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
+        return weight
 
     def held_back(self, y: NDArray[Any]) -> Held:
         return None
@@ -103,27 +128,18 @@ class LibraryDefaults:
 class TreeEditable(EditableDefaults):
     """A tree ensemble seen through its leaf values; the model itself is never changed.
 
-    Parameters
-    ----------
-    library : Library
-        The fitted model.
-    parameters : str or sequence of str, default="trainable"
-        "trainable", "all" or "leaf_values"; all mean the same.
-    **_
-        Other options are ignored, because rows need no batches.
+    ``parameters`` is "trainable", "all" or "leaf_values"; all mean the same. Other options are
+    ignored, because rows need no batches.
     """
 
     def __init__(
         self, library: Library, *, parameters: str | Sequence[str] = "trainable", **_: Any
     ) -> None:
         _check_parameters(parameters)
-        self._library = library
-        self.parameter_names = [NAME]
-        self.loss_name = library.loss_name
-        self.classes = library.classes
+        self._library, self.parameter_names = library, [NAME]
+        self.loss_name, self.classes = library.loss_name, library.classes
         self.caveats = library.caveats
-        trees = library.trees
-        self.theta = torch.from_numpy(trees.values.copy()).to(library.dtype)
+        self.theta = torch.from_numpy(library.trees.values.copy()).to(library.dtype)
         self._tables: Recent[tuple[LeafJacobian, Tensor]] = Recent()
 
     def linearize(self, X: Any, *, keep: bool = True) -> ConstantLinearization:

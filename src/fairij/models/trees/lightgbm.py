@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fairij.data.rows import Columns
 from fairij.errors import InvalidInputError
-from fairij.models.sklearn.estimators import class_weighted
+from fairij.models.sklearn.estimators import class_weighted, times
 from fairij.models.trees.ensemble import MONOTONE, LibraryDefaults, TreeEditable, Trees
 
 LOSSES = {
@@ -30,15 +30,8 @@ LOSSES = {
     "regression": "squared_error",
 }
 STRUCTURE = (
-    "num_leaves",
-    "num_cat",
-    "split_feature",
-    "threshold",
-    "decision_type",
-    "left_child",
-    "right_child",
-    "cat_boundaries",
-    "cat_threshold",
+    *("num_leaves", "num_cat", "split_feature", "threshold", "decision_type"),
+    *("left_child", "right_child", "cat_boundaries", "cat_threshold"),
 )
 
 
@@ -54,21 +47,16 @@ class LightGBM(LibraryDefaults):
     def __init__(self, model: Any) -> None:
         self._model, self._booster = model, _booster(model)
         text = self._booster.model_to_string()  # up to best_iteration, as predict does
+        text, _, rest = text.partition("\nend of trees")
         head, *blocks = text.split("\nTree=")
-        if not blocks:
-            raise InvalidInputError(
-                "The model must have at least one tree, got none: train it for at least one round."
-            )
-        blocks[-1], _, rest = blocks[-1].partition("\nend of trees")
         header = _fields(head)
         self._settings = dict(re.findall(r"^\[(\w+): (.*)\]$", rest, re.MULTILINE))
         objective, slope = _objective(header.get("objective", "custom"))
         self.loss_name = LOSSES[objective]
+        self.classes: NDArray[Any] | None = getattr(model, "classes_", None)
+        monotone = re.search("[1-9]", self._settings.get("monotone_constraints", ""))
+        self.caveats = (MONOTONE,) if monotone else ()
         self.trees = _trees([_fields(block) for block in blocks], header, slope)
-
-    @property
-    def classes(self) -> NDArray[Any] | None:
-        return getattr(self._model, "classes_", None)
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         self._check_names(X)
@@ -96,8 +84,7 @@ class LightGBM(LibraryDefaults):
         negative, positive = self._label_weights(y)
         if negative == positive or self.loss_name != "binary_cross_entropy":
             return weight
-        factor = torch.where(y.cpu() == 1, positive, negative).double()
-        return factor if weight is None else weight.double().cpu() * factor
+        return times(weight, torch.where(y.cpu() == 1, positive, negative))
 
     def _label_weights(self, y: Tensor) -> tuple[float, float]:
         """The factors that `is_unbalance` and `scale_pos_weight` give to labels 0 and 1."""
@@ -110,18 +97,11 @@ class LightGBM(LibraryDefaults):
             )
         return negative, positive
 
-    @property
-    def caveats(self) -> tuple[str, ...]:  # type: ignore[override]
-        asked = self._settings.get("monotone_constraints", "")
-        return (MONOTONE,) if re.search("[1-9]", asked) else ()
-
     def replaced(self, values: NDArray[np.float64]) -> Any:
         booster = _copy(self._booster)
-        start = 0
-        for tree, size in enumerate(self.trees.sizes.tolist()):
-            for leaf, value in enumerate(values[start : start + size].tolist()):
+        for tree, own in enumerate(self.trees.split(values)):
+            for leaf, value in enumerate(own.tolist()):
                 booster.set_leaf_output(tree, leaf, value)
-            start += size
         if self._model is self._booster:
             return booster
         return copy.deepcopy(self._model, {id(self._booster): booster})
@@ -170,13 +150,11 @@ def _trees(blocks: list[dict[str, str]], header: dict[str, str], slope: float) -
             "linear models as leaves: train it with linear_tree=False."
         )
     per_round = int(header["num_tree_per_iteration"])
-    values = [np.array(block["leaf_value"].split(), np.float64) for block in blocks]
     kept = [header.get("feature_names", ""), header.get("objective", ""), str(per_round)]
     kept += [f"{key}={block.get(key)}" for block in blocks for key in STRUCTURE]
     averaged = "average_output" in header  # a random forest
-    return Trees(
-        values=np.concatenate(values),
-        sizes=np.array([len(v) for v in values]),
+    return Trees.of(
+        [np.array(block["leaf_value"].split(), np.float64) for block in blocks],
         outputs=np.arange(len(blocks)) % per_round,
         weights=np.full(len(blocks), slope * (per_round / len(blocks) if averaged else 1.0)),
         n_outputs=per_round,

@@ -20,7 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.errors import InvalidInputError
-from fairij.models.trees.ensemble import MONOTONE, LibraryDefaults, TreeEditable, Trees
+from fairij.models.sklearn.estimators import times
+from fairij.models.trees.ensemble import MONOTONE, LibraryDefaults, TreeEditable, Trees, numbered
 
 LOSSES = {
     "binary:logistic": "binary_cross_entropy",
@@ -29,14 +30,8 @@ LOSSES = {
     "reg:squarederror": "squared_error",
 }
 STRUCTURE = (
-    "left_children",
-    "right_children",
-    "split_indices",
-    "default_left",
-    "split_type",
-    "categories",
-    "categories_nodes",
-    "categories_segments",
+    *("left_children", "right_children", "split_indices", "default_left", "split_type"),
+    *("categories", "categories_nodes", "categories_segments"),
 )
 
 
@@ -60,39 +55,33 @@ class XGBoost(LibraryDefaults):
                 "(`fairij.models.Editable`)."
             )
         self.loss_name = LOSSES[objective["name"]]
+        self.classes: NDArray[Any] | None = getattr(model, "classes_", None)
+        self.caveats = (MONOTONE,) if _is_monotone(self._booster) else ()
         self._positive = float(objective.get("reg_loss_param", {}).get("scale_pos_weight", 1))
         self._base = _base(learner, self.loss_name)
         ensemble, weights = _ensemble(learner)
-        self._rounds = self._used_rounds()
+        # how many rounds `predict` uses; 0 means all
+        self._rounds = 0 if model is self._booster else int(model._get_iteration_range(None)[1])
         trees = ensemble["trees"][: _count(ensemble, self._rounds)]
-        self._leaf_nodes = [_leaf_nodes(tree) for tree in trees]
-        values = [
-            np.array(tree["split_conditions"], np.float32)[nodes]
-            for tree, nodes in zip(trees, self._leaf_nodes, strict=True)
-        ]
+        # nodes without children, ascending; some may be pruned and unused
+        self._leaf_nodes = [np.flatnonzero(np.array(t["left_children"]) == -1) for t in trees]
         kept = [learner["feature_names"], learner["feature_types"], objective["name"]]
         kept += [[tree.get(key) for key in STRUCTURE] + _thresholds(tree) for tree in trees]
-        self.trees = Trees(
-            values=np.concatenate(values).astype(np.float64),
-            sizes=np.array([len(v) for v in values]),
+        self.trees = Trees.of(
+            [
+                np.array(tree["split_conditions"], np.float32)[nodes]
+                for tree, nodes in zip(trees, self._leaf_nodes, strict=True)
+            ],
             outputs=np.array(ensemble["tree_info"][: len(trees)], np.int64),
             weights=np.ones(len(trees)) if weights is None else weights[: len(trees)],
             n_outputs=max(1, int(learner["learner_model_param"]["num_class"])),
             structure=json.dumps(kept).encode() + self._base.tobytes(),
         )
 
-    @property
-    def classes(self) -> NDArray[Any] | None:
-        return getattr(self._model, "classes_", None)
-
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         nodes = self._predict(X, pred_leaf=True, strict_shape=True)
-        nodes = nodes.reshape(len(nodes), -1).astype(np.int32)  # round, class, parallel tree
-        if nodes.shape[1] != len(self._leaf_nodes):
-            return nodes  # the caller raises
-        for tree, leaf_nodes in enumerate(self._leaf_nodes):
-            nodes[:, tree] = np.searchsorted(leaf_nodes, nodes[:, tree])
-        return nodes
+        nodes = nodes.reshape(len(nodes), -1)  # by round, class and parallel tree
+        return numbered(nodes, self._leaf_nodes)
 
     def base(self, X: Any) -> NDArray[np.float64]:
         return self._base
@@ -103,33 +92,21 @@ class XGBoost(LibraryDefaults):
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         if self.loss_name != "binary_cross_entropy" or self._positive == 1:
             return weight
-        factor = torch.where(y.cpu() == 1, self._positive, 1.0).double()
-        return factor if weight is None else weight.double().cpu() * factor
-
-    @property
-    def caveats(self) -> tuple[str, ...]:  # type: ignore[override]
-        return (MONOTONE,) if _is_monotone(self._booster) else ()
+        return times(weight, torch.where(y.cpu() == 1, self._positive, 1.0))
 
     def replaced(self, values: NDArray[np.float64]) -> Any:
         raw = json.loads(bytes(self._booster.save_raw("json")))
         ensemble, _ = _ensemble(raw["learner"])
-        start = 0
-        for tree, nodes in zip(ensemble["trees"], self._leaf_nodes, strict=False):
-            for node, value in zip(nodes, values[start : start + len(nodes)], strict=True):
+        parts = zip(ensemble["trees"], self._leaf_nodes, self.trees.split(values), strict=False)
+        for tree, nodes, own in parts:
+            for node, value in zip(nodes, own, strict=True):
                 # the shortest text that reads back as this float32
                 tree["split_conditions"][node] = float(str(np.float32(value)))
-            start += len(nodes)
         booster = self._booster.copy()
         booster.load_model(bytearray(json.dumps(raw), "utf-8"))
         if self._model is self._booster:
             return booster
         return copy.deepcopy(self._model, {id(self._booster): booster})
-
-    def _used_rounds(self) -> int:
-        """How many rounds ``predict`` uses; 0 means all."""
-        if self._model is self._booster:
-            return 0
-        return int(self._model._get_iteration_range(None)[1])
 
     def _predict(self, X: Any, **options: Any) -> NDArray[Any]:
         booster, model = self._booster, self._model
@@ -186,10 +163,6 @@ def _ensemble(learner: dict[str, Any]) -> tuple[dict[str, Any], NDArray[np.float
     if part["name"] == "dart":
         weights, part = np.array(part["weight_drop"], np.float64), part["gbtree"]
     trees = part["model"]["trees"]
-    if not trees:
-        raise InvalidInputError(
-            "The model must have at least one tree, got none: train it for at least one round."
-        )
     if any(int(tree["tree_param"].get("size_leaf_vector", 1)) > 1 for tree in trees) or (
         int(learner["learner_model_param"].get("num_target", 1)) > 1
     ):
@@ -216,11 +189,6 @@ def _base(learner: dict[str, Any], loss_name: str) -> NDArray[np.float64]:
     score = np.atleast_1d(np.array(json.loads(learner["learner_model_param"]["base_score"])))
     score = score.astype(np.float32).astype(np.float64)
     return np.log(score / (1 - score)) if loss_name == "binary_cross_entropy" else score
-
-
-def _leaf_nodes(tree: dict[str, Any]) -> NDArray[np.int64]:
-    """The nodes without children, ascending; some may be pruned and unused."""
-    return np.flatnonzero(np.array(tree["left_children"]) == -1)
 
 
 def _thresholds(tree: dict[str, Any]) -> list[float]:

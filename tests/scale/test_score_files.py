@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from disks import small_disk
-from fairij.scale.score_files import score_file
+from fairij.scale.streamed_scores import score_file
 
 
 @pytest.fixture
@@ -27,11 +27,11 @@ WRITE = """
 import sys
 from pathlib import Path
 import numpy as np
-from fairij.scale.score_files import score_file
+from fairij.scale.streamed_scores import score_file
 try:
-    with score_file(Path(sys.argv[1]), 96_000) as writer:
+    with score_file(Path(sys.argv[1]), 96_000) as write:
         for part in np.random.default_rng(0).random((8, 12_000)):
-            writer.write(part)
+            write(part)
 except OSError as error:
     print(error)
 """
@@ -80,9 +80,9 @@ def test_scores_where_room_cannot_be_taken(
     else:
         monkeypatch.setattr(os, "posix_fallocate", unable)
     values = np.arange(7.0)
-    with score_file(tmp_path / "s.npy", 7) as writer:
-        writer.write(values[:3])
-        writer.write(values[6:2:-1][::-1])
+    with score_file(tmp_path / "s.npy", 7) as write:
+        write(values[:3])
+        write(values[6:2:-1][::-1])
     np.testing.assert_array_equal(np.load(tmp_path / "s.npy"), values)
     assert np.load(tmp_path / "s.npy", mmap_mode="r").shape == (7,)
 
@@ -98,6 +98,6 @@ def test_a_folder_for_scores_that_is_a_file(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_finished_does_not_appear(tmp_path: Path) -> None:
     for suffix in (".npy", ".parquet"):
-        with pytest.raises(ZeroDivisionError), score_file(tmp_path / f"s{suffix}", 4) as writer:
-            writer.write(np.zeros(2) + 1 // 0)
+        with pytest.raises(ZeroDivisionError), score_file(tmp_path / f"s{suffix}", 4) as write:
+            write(np.zeros(2) + 1 // 0)
     assert not list(tmp_path.iterdir())

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from fairij.errors import InvalidInputError
-from fairij.scale.agreement import check_agreement, shared_seed
+from fairij.scale.collectives import check_agreement
+from fairij.scale.run import ScaledRun
 from fairij.scale.sharding import Shard, start, whole_column
 
 HERE = Path(__file__).parents[1]
@@ -155,7 +156,7 @@ def test_the_command_line_under_torchrun(tmp_path: Path, own_validation: bool) -
 
 def test_one_process_needs_nothing() -> None:
     assert start() == 0
-    assert shared_seed(7) == 7
+    assert ScaledRun().seed(7) == 7
     check_agreement(lambda: pytest.fail("nobody to agree with"))
     assert whole_column(np.zeros((2, 2)), [1, 2]) == [1, 2]
     with pytest.raises(InvalidInputError, match="start them with `torchrun`"):

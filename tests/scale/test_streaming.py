@@ -248,10 +248,10 @@ def test_chunks_are_halved_when_memory_runs_out() -> None:
     assert model._chunks.size == 9
     chunks = Chunks(rows)
     with pytest.raises(MemoryError):  # not even one row fits
-        chunks.retried(lambda: (_ for _ in ()).throw(MemoryError()))
+        chunks.joined(lambda table: (_ for _ in ()).throw(MemoryError()))
     assert chunks.size == 1
     with pytest.raises(RuntimeError, match="another matter"):
-        Chunks(rows).retried(lambda: (_ for _ in ()).throw(RuntimeError("another matter")))
+        Chunks(rows).joined(lambda table: (_ for _ in ()).throw(RuntimeError("another matter")))
 
 
 def test_a_bad_value_is_found_in_its_chunk() -> None:

@@ -1,9 +1,8 @@
 """Checkpoints: a journal of every pass over the rows, from which a stopped run resumes.
 
-The slow steps of a run are passes over the rows: outputs, ``J r``, ``J^T u``, a product with the
-curvature, the outputs of a candidate. Every few seconds their results are written, in order, to one
-file with a checksum. A run that starts again makes the same passes in the same order. It reads the
-results of the passes that were done and computes the others, so it ends with the same bits.
+The slow steps of a run are passes over the rows. Every few seconds their results are written, in
+order, to one file with a checksum. A run that starts again makes the same passes in the same order:
+it reads those that were done and computes the others, so it ends with the same bits.
 """
 
 from __future__ import annotations
@@ -13,19 +12,22 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from safetensors import SafetensorError
+import torch
 from torch import Tensor
 
-from fairij.data.hashing import raw_bytes
+from fairij._version import __version__
+from fairij.data.hashing import raw_bytes, tensor_fingerprint
 from fairij.data.row_vectors import lies_in_file, new_rows
-from fairij.data.rows import rank
+from fairij.data.rows import processes, rank
 from fairij.errors import CheckpointError, InvalidInputError
+from fairij.models.base import Editable
 from fairij.scale.collectives import values_of_all
-from fairij.storage.checksummed import read_sealed, write_sealed, write_whole
+from fairij.storage.checksummed import UNREADABLE, read_sealed, write_sealed, write_whole
 
 FORMAT = "fairij.checkpoint/1"
 RECORD = re.compile(r"^(\d{8})-(\d{8})\.safetensors$")
@@ -33,18 +35,28 @@ EVERY_SECONDS = 5.0
 LARGEST_FACTS = 2**20
 
 
-class Record(NamedTuple):
-    """A file and the passes that it should hold by its name."""
+def facts_of(model: Editable, settings: Mapping[str, Any]) -> dict[str, str]:
+    """What every run depends on, by name, besides its rows.
 
-    first: int
-    last: int
-    path: Path
+    Checkpoints keep these texts, so their form must not change.
+    """
+    return {
+        "model": model.frame_fingerprint()[:16],
+        "parameters": tensor_fingerprint(model.theta),
+        "settings": re.sub("0x[0-9a-f]+", "", repr(dict(settings))),  # an address is no setting
+        "processes": str(processes()),
+        "device": str(model.theta.device),
+        "versions": f"fairij {__version__}, torch {torch.__version__}",
+    }
 
 
 class Journal:
-    """The results of a run's passes so far, in a folder of this process."""
+    """The results of a run's passes so far, in a folder of this process.
 
-    def __init__(self, folder: Path, records: list[Record], done: int) -> None:
+    The name of a file says which passes it should hold: the first and the last.
+    """
+
+    def __init__(self, folder: Path, records: list[tuple[int, int, Path]], done: int) -> None:
         self._folder, self._records, self._done = folder, records, done
         self._next = 0
         self._pending: list[tuple[str, Tensor]] = []  # made, not yet written
@@ -61,18 +73,18 @@ class Journal:
         known = _read_facts(place)
         if known is None:
             content = json.dumps({"format": FORMAT, "facts": dict(facts)}, indent=1).encode()
-            try:
+            with _explained(place):
                 write_whole(place / "run.json", content)
-            except OSError as error:
-                raise CheckpointError(_unwritable(place, error)) from error
         elif known != dict(facts):
             raise CheckpointError(_another_run(folder, known, facts))
         records = [
-            Record(int(match[1]), int(match[2]), path)
+            (int(match[1]), int(match[2]), path)
             for path in sorted(place.iterdir())
             if (match := RECORD.match(path.name))
         ]
-        done = _passes_without_a_gap(records)
+        done = 0
+        for first, last, _ in records:  # in order of their first passes
+            done = max(done, last + 1) if first <= done else done
         return cls(place, records, done if alone else min(values_of_all(done)))
 
     def recalled(self, name: str, given: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
@@ -81,11 +93,15 @@ class Journal:
         ``name`` and ``given`` identify the pass. The journal must have the same at this place.
         """
         number, self._next = self._next, self._next + 1
-        key = name if given is None else f"{name} {_hash(given)}"
+        key = name
+        if given is not None:
+            key = f"{name} {hashlib.sha256(raw_bytes(given)).hexdigest()}"
         if number < self._done:
             return self._read(number, key)
         value = make()
-        self._pending.append((key, _copied(value)))
+        like = value.detach().cpu()  # the copy lies in a file if the value does
+        kept = new_rows(like, len(like), in_file=lies_in_file(value)).copy_(like)
+        self._pending.append((key, kept))
         if time.monotonic() - self._written >= EVERY_SECONDS:
             self.write()
         return value
@@ -98,14 +114,14 @@ class Journal:
         path = self._folder / f"{first:08}-{self._next - 1:08}.safetensors"
         keys = {f"given {first + i}": key for i, (key, _) in enumerate(self._pending)}
         values = {str(first + i): value for i, (_, value) in enumerate(self._pending)}
-        try:
+        with _explained(path):
             write_sealed(path, values, {"format": FORMAT, **keys})
-        except OSError as error:
-            raise CheckpointError(_unwritable(path, error)) from error
         self._pending, self._written = [], time.monotonic()
 
     def _read(self, number: int, key: str) -> Tensor:
-        path = next(r.path for r in reversed(self._records) if r.first <= number <= r.last)
+        path = next(
+            path for first, last, path in reversed(self._records) if first <= number <= last
+        )
         try:
             if self._opened is None or self._opened[0] != path:
                 self._opened = (path, *read_sealed(path, FORMAT))
@@ -113,7 +129,7 @@ class Journal:
             if str(number) not in tensors:
                 raise ValueError(f"its name says that it holds pass {number}, but it does not")
             value, given = tensors[str(number)], header[f"given {number}"]
-        except (SafetensorError, ValueError, TypeError, KeyError, RecursionError, OSError) as error:
+        except UNREADABLE as error:
             raise CheckpointError(
                 f"The checkpoint's record {path} cannot be used: {error}. Delete it and those "
                 "after it to resume from there, or delete the folder to start over."
@@ -138,16 +154,6 @@ def _checked(folder: Any) -> Path:
     return Path(path)
 
 
-def _passes_without_a_gap(records: list[Record]) -> int:
-    """The number of passes, counted from the first, that have a record."""
-    done = 0
-    for record in records:  # in order of their first passes
-        if record.first > done:
-            break
-        done = max(done, record.last + 1)
-    return done
-
-
 def _read_facts(place: Path) -> dict[str, str] | None:
     path = place / "run.json"
     if not path.exists():
@@ -161,7 +167,7 @@ def _read_facts(place: Path) -> dict[str, str] | None:
             raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
         if not isinstance(facts, dict) or not all(isinstance(v, str) for v in facts.values()):
             raise ValueError("its facts are not a table of text")
-    except (ValueError, TypeError, KeyError, RecursionError, OSError) as error:
+    except UNREADABLE as error:
         raise CheckpointError(
             f"{path} does not describe a checkpoint: {error}. Delete the folder to start over."
         ) from None
@@ -179,21 +185,16 @@ def _another_run(folder: Any, known: Mapping[str, str], facts: Mapping[str, str]
     )
 
 
-def _unwritable(path: Path, error: OSError) -> str:
-    return (
-        f"The checkpoint {path} cannot be written: {error.strerror or error}. What was written "
-        "before is whole: free some space or give a folder that may be written, and run again."
-    )
-
-
-def _copied(value: Tensor) -> Tensor:
-    """A copy of the value, in a file if the value is in one."""
-    room = new_rows(value.detach().cpu(), len(value), in_file=lies_in_file(value))
-    return room.copy_(value.detach())
-
-
-def _hash(values: Tensor) -> str:
-    return hashlib.sha256(raw_bytes(values)).hexdigest()
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Errors of writing say what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"The checkpoint {path} cannot be written: {error.strerror or error}. What was written "
+            "before is whole: free some space or give a folder that may be written, and run again."
+        ) from error
 
 
 def _short(fact: str | None) -> str:

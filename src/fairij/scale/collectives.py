@@ -6,8 +6,9 @@ process that fails reports its error in place of the next exchange.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -38,6 +39,7 @@ def fail_together(work: Callable[[], T]) -> T:
         return done
 
 
+@dataclass
 class _Run:
     """Work that all processes do together, and the error that ended it.
 
@@ -45,23 +47,17 @@ class _Run:
     processes no longer take part in its exchanges.
     """
 
-    def __init__(self) -> None:
-        self.ended_by: Exception | None = None
-        self._depth = 0
+    ended_by: Exception | None = None
+    depth: int = 0
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        self._depth += 1
+        self.depth += 1
         try:
             yield
         finally:
-            self._depth -= 1
-            if self._depth == 0:
-                self.ended_by = None
-
-    def end(self, error: Exception) -> None:
-        if self._depth and self.ended_by is None:
-            self.ended_by = error
+            self.depth -= 1
+            self.ended_by = self.ended_by if self.depth else None
 
 
 _run = _Run()
@@ -72,7 +68,9 @@ def report_error(problem: Exception | None) -> None:
     if _run.ended_by is not None:
         raise _run.ended_by
     with _connected():
-        found = torch.tensor(int(problem is not None), device=_device())
+        # NCCL on its own takes small numbers on a GPU only
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        found = torch.tensor(int(problem is not None), device=device)
         dist.all_reduce(found)
         if int(found) == 0:
             return
@@ -83,12 +81,11 @@ def report_error(problem: Exception | None) -> None:
         raise _reported(problem)
     if is_ours:
         raise _reported(InvalidInputError(f"On process {number}: {text}"))
-    raise _reported(
-        ProcessError(
-            f"Process {number} failed, and this one stopped with it: {text}. The output of process "
-            f"{number} shows where it failed."
-        )
+    text = (
+        f"Process {number} failed, and this one stopped with it: {text}. The output of process "
+        f"{number} shows where it failed."
     )
+    raise _reported(ProcessError(text))
 
 
 def done_by_all(work: Callable[[], T]) -> T:
@@ -115,24 +112,40 @@ def collected(work: Callable[[], T], *, step: str = "") -> list[T]:
     results: list[Any] = [None] * dist.get_world_size()
     with _connected():
         dist.all_gather_object(results, (step, value))
-    _check_steps([name for name, _ in results])
+    steps = [name or "another one" for name, _ in results]
+    if (other := odd_process(steps)) is not None:
+        problem = InvalidInputError(
+            f"All processes must take the same steps, but process {other} is at {steps[other]} and "
+            f"process 0 at {steps[0]}: make a `Shard` on all of them or on none, and run the same "
+            "program on each."
+        )
+        raise _reported(problem)
     return [result for _, result in results]
 
 
-def _check_steps(steps: list[str]) -> None:
-    other = next((rank for rank, name in enumerate(steps) if name != steps[0]), None)
-    if other is not None:
-        problem = InvalidInputError(
-            f"All processes must take the same steps, but process {other} is at "
-            f"{steps[other] or 'another one'} and process 0 at {steps[0] or 'another one'}: make a "
-            "`Shard` on all of them or on none, and run the same program on each."
-        )
-        raise _reported(problem)
+def odd_process(values: Sequence[Any]) -> int | None:
+    """The first process whose value is not that of process 0."""
+    return next((rank for rank, value in enumerate(values) if value != values[0]), None)
 
 
-def values_of_all(value: T) -> list[T]:
+def values_of_all(value: T, *, step: str = "") -> list[T]:
     """One value per process, on every process."""
-    return [value] if processes() == 1 else collected(lambda: value)
+    return [value] if processes() == 1 else collected(lambda: value, step=step)
+
+
+def check_agreement(facts: Callable[[], dict[str, str]]) -> None:
+    """Raise on every process unless all have the same facts; does nothing on one process."""
+    if processes() == 1:
+        return
+    by_process = collected(facts)
+    for name in sorted(set().union(*by_process)):
+        values = [facts_there.get(name) for facts_there in by_process]
+        if (other := odd_process(values)) is not None:
+            raise InvalidInputError(
+                f"All processes must have the same {name}, but process {other} has "
+                f"{values[other]} and process 0 has {values[0]}: load the same model, rows and "
+                "settings on each."
+            )
 
 
 def summed(work: Callable[[], Tensor]) -> Tensor:
@@ -166,7 +179,8 @@ def _described(problem: Exception) -> tuple[bool, str]:
 
 def _reported(error: Exception) -> Exception:
     setattr(error, REPORTED, True)
-    _run.end(error)
+    if _run.depth and _run.ended_by is None:
+        _run.ended_by = error
     return error
 
 
@@ -180,8 +194,3 @@ def _connected() -> Iterator[None]:
             f"ended: see their output. The error here was: {error}"
         )
         raise _reported(problem) from error
-
-
-def _device() -> torch.device:
-    """The device for small numbers: NCCL on its own takes them on a GPU only."""
-    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from torch import Tensor
 from fairij.models.base import Editable, Evaluator, Linearization, Middle
 from fairij.models.delegating import Delegating
 from fairij.scale.checkpoints import Journal
+
+T = TypeVar("T")
 
 
 class JournaledEditable(Delegating):
@@ -39,22 +41,30 @@ class JournaledEditable(Delegating):
         return made.to(self.theta.device)
 
 
-class JournaledEvaluator:
+class Recorded(Generic[T]):
+    """Records the passes of an inner object, which is made when it is needed."""
+
+    def __init__(self, make: Callable[[], T], journal: Journal, device: torch.device) -> None:
+        self._make, self._journal, self._device = make, journal, device
+
+    @cached_property
+    def _inner(self) -> T:
+        return self._make()
+
+    def _pass(self, name: str, given: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
+        return self._journal.recalled(name, given, make).to(self._device)
+
+
+class JournaledEvaluator(Recorded[Evaluator]):
     """An `Evaluator` that records every pass.
 
     An evaluator that estimates learns from the edits that the model has run. If such runs are found
     in the journal, they are repeated when the evaluator is needed, so that it knows the same.
     """
 
-    def __init__(
-        self, make: Callable[[], Evaluator], journal: Journal, device: torch.device
-    ) -> None:
-        self._make, self._journal, self._device = make, journal, device
-        self._missed: list[Callable[[Evaluator], Tensor]] = []  # runs found in the journal
-
     @cached_property
-    def _inner(self) -> Evaluator:
-        return self._make()
+    def _missed(self) -> list[Callable[[Evaluator], Tensor]]:
+        return []  # runs found in the journal
 
     @property
     def estimates(self) -> bool:
@@ -62,7 +72,7 @@ class JournaledEvaluator:
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
         given = torch.cat([direction.double().cpu(), scales.double().cpu()])
-        return self._pass(
+        return self._learned(
             "along", given, lambda inner: inner.along(direction, scales), runs=len(scales) == 1
         )
 
@@ -71,14 +81,14 @@ class JournaledEvaluator:
         if not self.estimates:
             return self.along(direction, steps)
         given = torch.cat([direction.double().cpu(), steps])
-        return self._pass(
+        return self._learned(
             "confirm everywhere" if everywhere else "confirm",
             given,
             lambda inner: inner.confirm(direction, scale, everywhere=everywhere),
             runs=True,
         )
 
-    def _pass(
+    def _learned(
         self, name: str, given: Tensor, work: Callable[[Evaluator], Tensor], *, runs: bool
     ) -> Tensor:
         computed = False
@@ -90,26 +100,14 @@ class JournaledEvaluator:
                 self._missed.pop(0)(self._inner)
             return work(self._inner)
 
-        value = self._journal.recalled(name, given, make)
+        value = self._pass(name, given, make)
         if not computed and runs and self.estimates:
             self._missed.append(work)
-        return value.to(self._device)
+        return value
 
 
-class JournaledLinearization:
+class JournaledLinearization(Recorded[Linearization]):
     """A `Linearization` that records every pass."""
-
-    def __init__(
-        self, make: Callable[[], Linearization], journal: Journal, device: torch.device
-    ) -> None:
-        self._make, self._journal, self._device = make, journal, device
-
-    @cached_property
-    def _inner(self) -> Linearization:
-        return self._make()
-
-    def _pass(self, name: str, given: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
-        return self._journal.recalled(name, given, make).to(self._device)
 
     def _pass_if_any(self, name: str, make: Callable[[], Tensor | None]) -> Tensor | None:
         """A pass whose result may be None, which is recorded as an empty tensor."""

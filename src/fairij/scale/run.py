@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -11,17 +10,14 @@ from typing import Any, TypeVar
 
 import torch
 
-from fairij._version import __version__
 from fairij.data.checks import Data
 from fairij.data.hashing import data_fingerprint, tensor_fingerprint
-from fairij.data.rows import processes
 from fairij.errors import InvalidInputError
 from fairij.method.preparation import Settings
 from fairij.method.run import Run
 from fairij.models.base import Editable
-from fairij.scale.agreement import check_agreement, shared_seed
-from fairij.scale.checkpoints import Journal
-from fairij.scale.collectives import fail_together, values_of_all
+from fairij.scale.checkpoints import Journal, facts_of
+from fairij.scale.collectives import check_agreement, fail_together, values_of_all
 from fairij.scale.journaled_model import JournaledEditable
 from fairij.scale.sharded_model import ShardedEditable
 from fairij.scale.sharding import whole_column
@@ -30,16 +26,7 @@ from fairij.scale.streaming import StreamedEditable
 T = TypeVar("T")
 # parameters of `FairIJ` that may differ between two runs of the same work
 NOT_FACTS = ("estimator", "checkpoint", "verbose", "confidence", "constraints")
-CHOSEN = (
-    "solver",
-    "curvature",
-    "dampings",
-    "search",
-    "selection",
-    "drop",
-    "validation",
-    "temperature",
-)
+CHOSEN = ("solver", "dampings", "search", "selection", "temperature")  # in place of what was asked
 
 
 class ScaledRun(Run):
@@ -53,7 +40,7 @@ class ScaledRun(Run):
         return fail_together(work)
 
     def seed(self, seed: int) -> int:
-        return shared_seed(seed)
+        return values_of_all(seed, step="a fit")[0]  # that of process 0
 
     def column(self, X: Any, values: Any) -> Any:
         return whole_column(X, values)
@@ -77,7 +64,7 @@ class ScaledRun(Run):
                 "random_state=0, or any other."
             )
         # called at most once, as all rows may be read for the facts
-        facts = cache(lambda: facts_of(model, data, settings, asked, every_row=keeps))
+        facts = cache(lambda: _facts(model, data, settings, asked, every_row=keeps))
         check_agreement(facts)
         if not keeps:
             return model, settings
@@ -91,26 +78,16 @@ class ScaledRun(Run):
             self._journal.write()
 
 
-def facts_of(
+def _facts(
     model: Editable, data: Data, settings: Settings, asked: Mapping[str, Any], *, every_row: bool
 ) -> dict[str, str]:
-    """What a run depends on, by name, as short texts.
-
-    Checkpoints keep these texts, so their form must not change.
-    """
+    """What a fit depends on, by name, as short texts."""
     given = {name: value for name, value in asked.items() if name not in NOT_FACTS}
     chosen = {name: getattr(settings, name) for name in CHOSEN}
-    texts = given | chosen | {"constraints": settings.constraint.name}
     weights = torch.ones(1) if data.weight is None else data.weight
-    return {
-        "model": model.frame_fingerprint()[:16],
-        "parameters": tensor_fingerprint(model.theta),
+    return facts_of(model, given | chosen | {"constraints": settings.constraint.name}) | {
         "training rows": data_fingerprint(data.X, data.y, every_row=every_row)[:16],
         "sample weights": tensor_fingerprint(weights),
         "validation rows": data_fingerprint(data.X_val, data.y_val, every_row=every_row)[:16],
         "groups": tensor_fingerprint(torch.as_tensor(data.groups.codes)),
-        "settings": re.sub("0x[0-9a-f]+", "", repr(texts)),  # an address is not a setting
-        "processes": str(processes()),
-        "device": str(model.theta.device),
-        "versions": f"fairij {__version__}, torch {torch.__version__}",
     }

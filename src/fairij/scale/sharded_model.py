@@ -1,8 +1,7 @@
 """A model on the rows of several processes.
 
 Every process knows all vectors with one entry per row. It computes products with the Jacobian for
-its own rows only, and one all-reduce adds them up. So all processes see the same numbers and take
-the same steps.
+its own rows only, and one all-reduce adds them up: all processes take the same steps.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fairij.models.base import Evaluator, Linearization, Middle, Some, counted_from
+from fairij.models.base import Evaluator, Linearization, Middle, Some
 from fairij.models.delegating import Delegating
 from fairij.scale.collectives import collected, done_by_all, gathered, summed
 from fairij.scale.sharding import Shard
+from fairij.scale.streaming import shifted
 
 
 class ShardedEditable(Delegating):
@@ -46,19 +46,10 @@ class ShardedEditable(Delegating):
 
 
 class ShardedLinearization:
-    """``J r`` and ``J^T u`` of the rows of all processes.
+    """``J r`` and ``J^T u`` of the rows of all processes; ``local`` has those of this process.
 
-    Parameters
-    ----------
-    local : Linearization
-        The model on the rows of this process.
-    counts : list of int
-        The number of rows of each process.
-    theta : Tensor
-        The parameters, ``(D,)``.
-    place : Tensor, default=None
-        The place, among all rows, of each row when taken process by process. None if the rows are
-        in that order.
+    ``counts`` are the numbers of rows of each process. ``place`` is the place, among all rows, of
+    each row when taken process by process; None if the rows are in that order.
     """
 
     def __init__(
@@ -86,11 +77,8 @@ class ShardedLinearization:
     def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
         if self._place is not None:  # the middle takes neighbouring rows
             return self.vjp(middle(self.jvp(direction), slice(0, sum(self._counts))))
-
-        def shifted(moved: Tensor, rows: Some) -> Tensor:
-            return middle(moved, counted_from(self._range.start, rows))
-
-        return self._sum(lambda: self._local.sandwich(direction, shifted))
+        own = shifted(middle, self._range.start)
+        return self._sum(lambda: self._local.sandwich(direction, own))
 
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         return self._sum(lambda: self._local.second_order(weights[self._own], direction))
@@ -150,13 +138,8 @@ class ShardedLinearization:
 
     def _if_all_have(self, work: Callable[[], Tensor | None]) -> Tensor | None:
         """The result on this process; None if some process has none."""
-        found: list[Tensor | None] = []
-
-        def has_one() -> bool:
-            found.append(work())
-            return found[0] is not None
-
-        return found[0] if all(collected(has_one)) else None
+        found = done_by_all(work)
+        return found if all(collected(lambda: found is not None)) else None
 
     def _here(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """The rows of this process that are asked for, and their places in ``index``."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,21 @@ import pandas as pd
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fairij.data.hashing import rows_fingerprint
-from fairij.data.rows import Columns, n_rows, named_column, part_of, processes, take_rows
-from fairij.data.sources import Name, Source, joined_tables
+from fairij.data.rows import (
+    Columns,
+    n_rows,
+    named_column,
+    part_of,
+    parts_of,
+    processes,
+    take_rows,
+)
+from fairij.data.sources import Name, Source, joined_tables, row_numbers
 from fairij.errors import InvalidInputError
-from fairij.fairness.arrays import unwrapped
-from fairij.scale.agreement import check_columns, check_rows, columns_of
-from fairij.scale.collectives import collected
+from fairij.fairness.groups import unwrapped
+from fairij.scale.collectives import collected, odd_process
 
 
 def start() -> int:
@@ -32,9 +39,8 @@ def start() -> int:
     if "RANK" in os.environ and not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-            dist.init_process_group("cpu:gloo,cuda:nccl", **_meeting_place())
-        else:
-            dist.init_process_group("gloo", **_meeting_place())
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, **_meeting_place())
         atexit.register(_leave)
     return dist.get_rank() if dist.is_initialized() else 0
 
@@ -60,11 +66,8 @@ def _meeting_place() -> dict[str, Any]:
     stores: Any = dist  # torch does not declare them for type checkers
     store = stores.TCPStore(host, port, size, is_master=False)
     attempt = f"attempt-{given.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-    return {
-        "store": stores.PrefixStore(attempt, store),
-        "rank": int(given["RANK"]),
-        "world_size": size,
-    }
+    own = stores.PrefixStore(attempt, store)
+    return {"store": own, "rank": int(given["RANK"]), "world_size": size}
 
 
 class Shard(Source):
@@ -82,9 +85,14 @@ class Shard(Source):
         _check_started()
         self.local = X
         self.rank = dist.get_rank()
-        of_all = collected(lambda: (_some_rows(X), columns_of(X)), step="the making of a `Shard`")
-        check_columns([columns for _, columns in of_all])
+        of_all = collected(lambda: (n_rows(X), _columns_of(X)), step="the making of a `Shard`")
+        _check_columns([columns for _, columns in of_all])
         self.counts: list[int] = [rows for rows, _ in of_all]
+        if 0 in self.counts:
+            raise InvalidInputError(
+                "Every process needs at least one row of its own, but process "
+                f"{self.counts.index(0)} has none."
+            )
         self.start = sum(self.counts[: self.rank])
         self.shape = (sum(self.counts), *tuple(getattr(X, "shape", (0,)))[1:])
         self.columns = getattr(X, "columns", None)
@@ -94,7 +102,12 @@ class Shard(Source):
         """The part of this process of rows that all processes can read."""
         _check_started()
         counts = collected(lambda: n_rows(X), step="the making of a `Shard` by `Shard.of`")
-        check_rows(counts)
+        if (other := odd_process(counts)) is not None:
+            raise InvalidInputError(
+                f"`Shard.of` takes rows that all processes have, but process {other} has "
+                f"{counts[other]} of them and process 0 has {counts[0]}: give it the same rows on "
+                "each, or give the rows of each process to `Shard`."
+            )
         rank, size, rows = dist.get_rank(), len(counts), counts[0]
         return cls(part_of(X, np.arange(rows * rank // size, rows * (rank + 1) // size)))
 
@@ -111,7 +124,7 @@ class Shard(Source):
 
     def take(self, index: Any) -> Any:
         """Some rows of all processes, on every process."""
-        wanted = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
+        wanted = row_numbers(index)
         own = wanted[(wanted >= self.own.start) & (wanted < self.own.stop)] - self.start
         parts = collected(lambda: take_rows(self.local, own) if len(own) else None)
         owner = np.searchsorted(np.cumsum(self.counts), wanted, side="right")
@@ -135,18 +148,51 @@ def _check_started() -> None:
         )
 
 
-def _some_rows(X: Any) -> int:
-    rows = n_rows(X)
-    if rows == 0:
-        raise InvalidInputError("Every process needs at least one row of its own, got none.")
-    return rows
+def _columns_of(X: Any) -> dict[str, Columns]:
+    """The columns of each array in a table, by its name in messages."""
+    several = isinstance(X, (Mapping, tuple))
+    return {
+        f"`X[{name!r}]`" if several else "`X`": Columns.of(part)
+        for name, part in parts_of(X).items()
+    }
+
+
+def _check_columns(by_process: list[dict[str, Columns]]) -> None:
+    """Raise unless the tables of all processes have the same columns."""
+    first, cure = by_process[0], "prepare the rows of all processes in the same way."
+    for rank, other in enumerate(by_process):
+        if other.keys() != first.keys():
+            raise InvalidInputError(
+                f"The rows of a `Shard` must be in the same form on all processes, but process "
+                f"{rank} has {', '.join(other)} and process 0 has {', '.join(first)}; {cure}"
+            )
+        for name, columns in other.items():
+            there, here = _first_difference(columns, first[name])
+            if there != here:
+                raise InvalidInputError(
+                    f"{name} of a `Shard` must have the same columns in the same order on all "
+                    f"processes, but process {rank} has {there} and process 0 has {here}; {cure}"
+                )
+
+
+def _first_difference(*tables: Columns) -> tuple[str, ...]:
+    """Words for the first difference between two tables; equal if there is none."""
+    left, right = tables
+    if left.width != right.width:
+        return tuple(f"{table.size or 'no'} columns" for table in tables)
+    if left.names is None or right.names is None:
+        return tuple(f"columns with{'out' if t.names is None else ''} names" for t in tables)
+    for place, (one, other) in enumerate(zip_longest(left.names, right.names)):
+        if one != other:
+            return f"{one!r} at place {place}", f"{other!r} there"
+    return "", ""
 
 
 def gathered_values(values: Any) -> Any:
     """Labels, weights or groups of all processes, one after the other."""
     name = "What is given for each row"
     of_all = collected(lambda: (_plain(values), {name: Columns.of(values)}))
-    check_columns([columns for _, columns in of_all])
+    _check_columns([columns for _, columns in of_all])
     return np.concatenate([array for array, _ in of_all])
 
 
@@ -174,21 +220,19 @@ def whole_column(X: Any, values: Any) -> Any:
 def _check_given_alike(X: Any, values: Any) -> None:
     """Raise on every process unless all or none have a `Shard`, and all or none have values."""
     of_all = collected(lambda: (isinstance(X, Shard), values is not None), step="a fit")
-    for place, what in enumerate(
-        ("Rows must be a `Shard`", "Labels, weights and groups must be given")
-    ):
-        those = [rank for rank, said in enumerate(of_all) if said[place]]
-        if 0 < len(those) < len(of_all):
-            others = [rank for rank in range(len(of_all)) if rank not in those]
+    requirements = ("Rows must be a `Shard`", "Labels, weights and groups must be given")
+    for said, what in zip(zip(*of_all, strict=True), requirements, strict=True):
+        if len(set(said)) > 1:
             raise InvalidInputError(
                 f"{what} on all processes or on none, but this is so on process "
-                f"{_listed(those)} and not on process {_listed(others)}: pass the same arguments "
-                "on each, for its own rows."
+                f"{_those(said, True)} and not on process {_those(said, False)}: pass the same "
+                "arguments on each, for its own rows."
             )
 
 
-def _listed(ranks: list[int]) -> str:
-    return ", ".join(map(str, ranks[:5])) + (", ..." if len(ranks) > 5 else "")
+def _those(said: tuple[bool, ...], answer: bool) -> str:
+    ranks = [str(rank) for rank, found in enumerate(said) if found is answer]
+    return ", ".join(ranks[:5]) + (", ..." if len(ranks) > 5 else "")
 
 
 def shared_out(X: Any, *columns: Any) -> tuple[Any, ...]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -17,22 +19,23 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from fairij._version import __version__
 from fairij.data.checks import whole_number
 from fairij.data.hashing import data_fingerprint, tensor_fingerprint
-from fairij.data.rows import Columns, as_source, n_rows, named_column, processes
-from fairij.data.sources import ArraySource, Source, table_rows
+from fairij.data.rows import Columns, as_array, as_source, n_rows, named_column
+from fairij.data.sources import ArraySource, Source
 from fairij.errors import InvalidInputError
-from fairij.fairness import arrays
+from fairij.fairness.groups import numbers, vector
 from fairij.method.influence import check_finite, inner
 from fairij.models.base import Editable
 from fairij.models.labels import check_outputs, check_runs, encode_classes
 from fairij.models.losses import Loss
-from fairij.scale.checkpoints import Journal
+from fairij.scale.checkpoints import Journal, facts_of
 from fairij.scale.collectives import collected
-from fairij.scale.score_files import Array, score_file
 from fairij.scale.sharding import Shard
-from fairij.scale.streaming import Chunks, located
+from fairij.scale.streaming import Chunks
+
+Array = NDArray[np.float64]
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class FittedModel(Protocol):
@@ -115,11 +118,13 @@ def stream_influence(
         asked = {"top": top, "overwrite": overwrite, "checkpoint": checkpoint}
         return _of_all_processes(fair, X, y, out=out, **asked)
     check_is_fitted(fair, "estimator_")
-    _check_columns(fair, X)
+    # scikit-learn's attributes, which are set if the training rows had columns
+    width, names = getattr(fair, "n_features_in_", None), getattr(fair, "feature_names_in_", ())
+    Columns(() if width is None else (width,), tuple(names)).check("X", X)
     source = _as_rows(X)
     truth = _truth(fair, named_column(source, y), n_rows(source))
     best = TopRows(whole_number("top", top, 0))
-    with _written_to(out, len(source), overwrite=overwrite) as write:
+    with score_file(out, len(source), overwrite=overwrite) as write:
         for start, scores in _scores(fair, source, truth, checkpoint):
             best.add(scores, start)
             write(scores)
@@ -137,47 +142,16 @@ def _of_all_processes(
     return best
 
 
-def _check_columns(fair: FittedModel, X: Any) -> None:
-    """As scikit-learn does: these attributes are set if the training rows had columns."""
-    width, names = getattr(fair, "n_features_in_", None), getattr(fair, "feature_names_in_", ())
-    Columns(() if width is None else (width,), tuple(names)).check("X", X)
-
-
 def _as_rows(X: Any) -> Source:
     source = as_source(X)
-    if isinstance(source, Source):
-        return source
-    try:
-        array = np.asarray(source)
-    except ValueError:
-        raise InvalidInputError(
-            "`X` must have equally many values in every row, but its rows have different lengths: "
-            "give an array, a frame or a `Source`."
-        ) from None
-    return ArraySource(array)
+    return source if isinstance(source, Source) else ArraySource(as_array(source))
 
 
 def _truth(fair: FittedModel, y: Any, rows: int) -> NDArray[Any]:
     """The labels as the loss takes them."""
     is_class = fair.loss_.is_classification
-    truth = arrays.vector("y", y) if is_class else arrays.numbers("y", y)
-    arrays.check_rows("y", truth, rows)
+    truth = vector("y", y, rows) if is_class else numbers("y", y, rows)
     return encode_classes("y", truth, fair.classes_) if is_class else truth
-
-
-@contextmanager
-def _written_to(
-    out: str | os.PathLike[str] | None, rows: int, *, overwrite: bool
-) -> Iterator[Callable[[Array], None]]:
-    """A function that writes scores to ``out``, or does nothing if that is None."""
-    if out is None:
-        yield lambda scores: None
-        return
-    target = Path(out)
-    if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
-    with score_file(target, rows) as writer:
-        yield writer.write
 
 
 def _scores(
@@ -193,7 +167,7 @@ def _scores(
     if checkpoint is not None:
         journal = Journal.open(checkpoint, _facts(fair, editable, source, truth), alone=True)
 
-    def scored(table: Any, rows: slice) -> Tensor:
+    def made(table: Any, rows: slice) -> Tensor:
         part = editable.linearize(table, keep=False)
         z = part.outputs
         check_outputs("X", z)
@@ -202,15 +176,13 @@ def _scores(
         check_finite(scores)
         return scores
 
-    for start, table in Chunks(source).read():
-        rows = slice(start, start + table_rows(table))
-        make = partial(scored, table, rows)
-        try:
-            name = f"scores of rows {rows.start} to {rows.stop}"
-            made = make() if journal is None else journal.recalled(name, None, make)
-        except InvalidInputError as error:
-            raise located(error, start) from None
-        yield start, made.numpy()
+    def recalled(table: Any, rows: slice) -> Tensor:
+        name = f"scores of rows {rows.start} to {rows.stop}"
+        make = partial(made, table, rows)
+        return make() if journal is None else journal.recalled(name, None, make)
+
+    for rows, scores in Chunks(source).made_of_each(recalled):
+        yield rows.start, scores.numpy()
     if journal is not None:
         journal.write()
 
@@ -222,13 +194,117 @@ def _facts(
     assert fair.direction_ is not None
     settings = {name: getattr(fair, name) for name in ("batch_size", "memory_limit", "loss_")}
     settings["n_train"] = fair.diagnostics_["n_train"]
-    return {
-        "model": editable.frame_fingerprint()[:16],
-        "parameters": tensor_fingerprint(editable.theta),
+    return facts_of(editable, settings) | {
         "direction": tensor_fingerprint(fair.direction_),
         "rows": data_fingerprint(source, truth, every_row=True)[:16],
-        "settings": re.sub("0x[0-9a-f]+", "", repr(settings)),  # an address is not a setting
-        "processes": str(processes()),
-        "device": str(editable.theta.device),
-        "versions": f"fairij {__version__}, torch {torch.__version__}",
     }
+
+
+class _Numpy:
+    """Uses plain writes: with a memory map, a full disk would kill the process."""
+
+    def __init__(self, path: Path, rows: int) -> None:
+        self._file = path.open("xb")
+        try:
+            header = {"descr": "<f8", "fortran_order": False, "shape": (rows,)}
+            np.lib.format.write_array_header_1_0(self._file, header)
+            self._file.flush()
+            _reserve(self._file.fileno(), self._file.tell() + 8 * rows)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def write(self, scores: Array) -> None:
+        self._file.write(np.ascontiguousarray(scores, "<f8").data)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Reserve the space now, so that a full disk shows before the scores are computed."""
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno in FULL:
+            raise  # with any other error the file system cannot reserve: the writes will show
+
+
+class _Parquet:
+    def __init__(self, path: Path, rows: int) -> None:
+        pyarrow: Any = import_module("pyarrow")
+        parquet: Any = import_module("pyarrow.parquet")
+        self._table = pyarrow.table
+        schema = pyarrow.schema([("row", pyarrow.int64()), ("influence", pyarrow.float64())])
+        self._file = parquet.ParquetWriter(path, schema)
+        self._place = 0
+
+    def write(self, scores: Array) -> None:
+        rows = np.arange(self._place, self._place + len(scores))
+        self._file.write_table(self._table({"row": rows, "influence": scores}))
+        self._place += len(scores)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+WRITERS: dict[str, Any] = {".npy": _Numpy, ".parquet": _Parquet}
+
+
+@contextmanager
+def _explained(target: Path) -> Iterator[None]:
+    """Errors name the file and the cure."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno or errno.EIO,
+            f"The scores cannot be written: {error.strerror or error}. Free some space there, or "
+            "give `out` in a folder that can be written; nothing half-written is left",
+            str(target),
+        ) from error
+
+
+@contextmanager
+def score_file(
+    out: str | os.PathLike[str] | None, rows: int, *, overwrite: bool = False
+) -> Iterator[Callable[[Array], None]]:
+    """A function that appends scores to a file; the file gets its name when it is complete.
+
+    If ``out`` is None, the function does nothing.
+    """
+    if out is None:
+        yield lambda scores: None
+        return
+    target = Path(out)
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
+    if target.suffix not in WRITERS:
+        raise InvalidInputError(
+            f"`out` must end in one of {', '.join(WRITERS)}, got {target.name!r}."
+        )
+    writer: Any = None
+    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
+
+    def write(scores: Array) -> None:
+        with _explained(target):
+            writer.write(scores)
+
+    with _explained(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with _explained(target):
+            writer = WRITERS[target.suffix](temporary, rows)
+        yield write
+        with _explained(target):
+            writer.close()
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            os.replace(temporary, target)
+    except BaseException:
+        if writer is not None:
+            with suppress(OSError):
+                writer.close()
+        temporary.unlink(missing_ok=True)
+        raise

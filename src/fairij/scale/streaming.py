@@ -1,8 +1,8 @@
 """A model on rows that are read as they are needed: every product is one pass over chunks.
 
-``J^T u`` is a sum over chunks, and ``J r`` is the results of the chunks one after the other. So
-memory holds one chunk, and the first chunks permanently as far as the memory limit allows. Vectors
-with one entry per row are stored in files.
+``J^T u`` is a sum over chunks, ``J r`` the results of the chunks one after the other. Memory holds
+one chunk, and the first chunks between passes as far as the memory limit allows. Vectors with one
+entry per row are stored in files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from fairij.data.row_vectors import joined, release
 from fairij.data.sources import Source, part_of_table, table_rows
 from fairij.errors import InvalidInputError
-from fairij.models.base import Editable, Evaluator, Linearization, Middle, Some, counted_from
+from fairij.models.base import Editable, Evaluator, Linearization, Middle, Some
 from fairij.models.delegating import Delegating
 from fairij.models.torch.batches import retried
 
@@ -28,18 +28,11 @@ T = TypeVar("T")
 
 
 class StreamedEditable(Delegating):
-    """An `Editable` that also takes a `Source`; it passes other rows on to the inner one.
-
-    Parameters
-    ----------
-    inner : Editable
-    memory_limit : int, default=2**28
-        Bytes of linearised chunks to keep between passes.
-    """
+    """An `Editable` that also takes a `Source`; it passes other rows on to the inner one."""
 
     def __init__(self, inner: Editable, memory_limit: int = 2**28) -> None:
         super().__init__(inner)
-        self._memory_limit = memory_limit
+        self._memory_limit = memory_limit  # bytes of linearised chunks to keep between passes
 
     def linearize(self, X: Any, *, keep: bool = True) -> Linearization:
         if isinstance(X, Source):
@@ -54,13 +47,7 @@ class StreamedEditable(Delegating):
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         if not isinstance(X, Source):
             return self._inner.outputs(X, theta)
-        chunks = Chunks(X)
-
-        def work() -> Tensor:
-            made = chunks.made_of_each(lambda table: self._inner.outputs(table, theta))
-            return joined((z for _, z in made), len(X), in_file=True)
-
-        return chunks.retried(work)
+        return Chunks(X).joined(lambda table: self._inner.outputs(table, theta))
 
     def halve_batches(self, X: Any) -> bool:
         return self._inner.halve_batches(Chunks(X).first() if isinstance(X, Source) else X)
@@ -91,18 +78,27 @@ class Chunks:
                 f"{place}: look for a data loader that leaves rows out, or a file that has changed."
             )
 
-    def made_of_each(self, work: Callable[[Any], T], start: int = 0) -> Iterator[tuple[slice, T]]:
+    def made_of_each(
+        self, work: Callable[[Any, slice], T], start: int = 0
+    ) -> Iterator[tuple[slice, T]]:
         """The result of the work for each chunk, with its rows; errors say which rows."""
         for place, table in self.read(start):
+            rows = slice(place, place + table_rows(table))
             try:
-                made = work(table)
+                made = work(table, rows)
             except InvalidInputError as error:
-                raise located(error, place) from None
-            yield slice(place, place + table_rows(table)), made
+                where = f"(Rows here are counted from row {place} of the source.)"
+                raise InvalidInputError(f"{error} {where}") from None
+            yield rows, made
 
-    def retried(self, work: Callable[[], T]) -> T:
-        """The work, started again with chunks of half the size each time memory runs out."""
-        return retried(work, self.halved)
+    def joined(self, work: Callable[[Any], Tensor]) -> Tensor:
+        """The results of all chunks one after the other; smaller chunks if memory runs out."""
+
+        def passed() -> Tensor:
+            made = self.made_of_each(lambda table, rows: work(table))
+            return joined((z for _, z in made), len(self.source), in_file=True)
+
+        return retried(passed, self.halved)
 
     def halved(self) -> bool:
         if self.size <= 1:
@@ -112,25 +108,14 @@ class Chunks:
 
 
 class StreamedLinearization:
-    """``J r`` and ``J^T u`` of a source, chunk by chunk.
-
-    Parameters
-    ----------
-    model : Editable
-    source : Source
-    memory_limit : int
-        Bytes of linearised chunks to keep.
-    by : Tensor, default=None
-        How far the parameters are moved, ``(D,)``.
-    """
+    """``J r`` and ``J^T u`` of a source, chunk by chunk, at ``theta + by``."""
 
     def __init__(
         self, model: Editable, source: Source, memory_limit: int, by: Tensor | None = None
     ) -> None:
         self._model, self._source, self._by = model, source, by
         self._chunks = Chunks(source)
-        self._limit = self._whole_limit = memory_limit
-        self._keeps_none = memory_limit == 0
+        self._limit = self._whole_limit = memory_limit  # what is left of it, and all of it
         self._kept: list[tuple[int, Linearization]] = []  # with their numbers of rows
 
     @cached_property
@@ -145,7 +130,7 @@ class StreamedLinearization:
             place += count
             release()
         keeping = self._limit > 0
-        for rows, part in self._chunks.made_of_each(self._linearized, place):
+        for rows, part in self._chunks.made_of_each(lambda t, _: self._linearized(t), place):
             size = part.held_bytes() if keeping else None
             keeping = size is not None and size <= self._limit
             if size is not None and keeping:
@@ -153,14 +138,11 @@ class StreamedLinearization:
                 self._limit -= size
             yield rows, part
 
-    def _retried(self, work: Callable[[], T]) -> T:
-        return retried(work, self._with_less)
-
     def _with_less(self) -> bool:
         """Free the kept chunks, or halve the next ones; False if neither can be done."""
-        if self._keeps_none:
+        if self._limit == 0 and not self._kept:
             return self._chunks.halved()
-        self._kept, self._limit, self._keeps_none = [], 0, True
+        self._kept, self._limit = [], 0
         return True
 
     def _sum(self, of_chunk: Callable[[slice, Linearization], Tensor]) -> Tensor:
@@ -172,7 +154,7 @@ class StreamedLinearization:
             assert total is not None
             return total
 
-        return self._retried(work)
+        return retried(work, self._with_less)
 
     @cached_property
     def outputs(self) -> Tensor:
@@ -186,19 +168,13 @@ class StreamedLinearization:
             parts = (of_chunk(part) for _, part in self._each())
             return joined(parts, len(self._source), in_file=True)
 
-        return self._retried(work)
+        return retried(work, self._with_less)
 
     def vjp(self, weights: Tensor) -> Tensor:
         return self._sum(lambda rows, part: part.vjp(weights[rows]))
 
     def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
-        def of_chunk(rows: slice, part: Linearization) -> Tensor:
-            def shifted(moved: Tensor, some: Some) -> Tensor:
-                return middle(moved, counted_from(rows.start, some))
-
-            return part.sandwich(direction, shifted)
-
-        return self._sum(of_chunk)
+        return self._sum(lambda rows, part: part.sandwich(direction, shifted(middle, rows.start)))
 
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         return self._sum(lambda rows, part: part.second_order(weights[rows], direction))
@@ -219,12 +195,13 @@ class StreamedLinearization:
         return StreamedLinearization(self._model, self._source, self._whole_limit, total)
 
     def gram(self, middle: Tensor) -> Tensor | None:
-        if self._probed(lambda part, rows: part.gram(middle[:rows])) is None:
+        table = self._chunks.first()
+        if self._linearized(table).gram(middle[: table_rows(table)]) is None:
             return None
         return self._sum(lambda rows, part: _found(part.gram(middle[rows])))
 
     def row_squares(self) -> Tensor | None:
-        if self._probed(lambda part, rows: part.row_squares()) is None:
+        if self._linearized(self._chunks.first()).row_squares() is None:
             return None
         return self._joined(lambda part: _found(part.row_squares()))
 
@@ -235,11 +212,6 @@ class StreamedLinearization:
         """The bytes of the chunks that are kept."""
         return sum(part.held_bytes() or 0 for _, part in self._kept)
 
-    def _probed(self, work: Callable[[Linearization, int], T]) -> T:
-        """The result for a few rows, which shows whether there is a fast way."""
-        table = self._chunks.first()
-        return work(self._linearized(table), table_rows(table))
-
     def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
         """``J^T u`` over each piece of the rows alone, ``(D, K)``, all in one pass."""
         sizes = torch.tensor([len(index) for index in pieces])
@@ -247,34 +219,20 @@ class StreamedLinearization:
         piece_of = torch.arange(len(pieces)).repeat_interleave(sizes)[order]
 
         def work() -> Tensor:
-            totals = [torch.zeros_like(self._model.theta) for _ in pieces]
+            theta = self._model.theta
+            totals = theta.new_zeros(len(theta), len(pieces))
             for start, table in self._chunks.read():
                 ends = torch.tensor([start, start + table_rows(table)])
                 here = slice(*torch.searchsorted(chosen, ends).tolist())
                 if here.start == here.stop:
                     continue
-                by_piece = torch.argsort(piece_of[here], stable=True)
-                rows = chosen[here][by_piece]
+                rows, numbers = chosen[here], piece_of[here].to(weights.device)
                 part = self._linearized(part_of_table(table, (rows - start).numpy()))
-                numbers, counts = torch.unique_consecutive(
-                    piece_of[here][by_piece], return_counts=True
-                )
-                own = weights[rows.to(weights.device)]
-                _add_pieces(totals, part, own, numbers, counts)
-            return torch.stack(totals, 1)
+                own = [torch.nonzero(numbers == piece)[:, 0] for piece in range(len(pieces))]
+                totals += part.sums(weights[rows.to(weights.device)], own)
+            return totals
 
-        return self._retried(work)
-
-
-def _add_pieces(
-    totals: list[Tensor], part: Linearization, weights: Tensor, numbers: Tensor, counts: Tensor
-) -> None:
-    """Add ``J^T u`` of each piece to its total; the rows of a piece are neighbours."""
-    first = 0
-    for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-        index = torch.arange(first, first + count, device=weights.device)
-        totals[number] += part.restrict(index).vjp(weights[index])
-        first += count
+        return retried(work, self._with_less)
 
 
 def _found(value: Tensor | None) -> Tensor:
@@ -299,14 +257,21 @@ class StreamedEvaluator:
         return self._joined(lambda part: part.confirm(direction, scale, everywhere=everywhere))
 
     def _joined(self, of_chunk: Callable[[Evaluator], Tensor]) -> Tensor:
-        def work() -> Tensor:
-            made = self._chunks.made_of_each(lambda table: of_chunk(self._model.evaluator(table)))
-            parts = (z.transpose(0, 1) for _, z in made)
-            return joined(parts, len(self._chunks.source), in_file=True).transpose(0, 1)
+        def work(table: Any) -> Tensor:
+            return of_chunk(self._model.evaluator(table)).transpose(0, 1)
 
-        return self._chunks.retried(work)
+        return self._chunks.joined(work).transpose(0, 1)
 
 
-def located(error: InvalidInputError, start: int) -> InvalidInputError:
-    """The error, which counts rows from the start of a chunk, with the number of its first row."""
-    return InvalidInputError(f"{error} (Rows here are counted from row {start} of the source.)")
+def shifted(middle: Middle, start: int) -> Middle:
+    """A middle for which rows are counted from row ``start`` of the rows that it knows."""
+
+    def of_some(moved: Tensor, rows: Some) -> Tensor:
+        there = (
+            slice(start + rows.start, start + rows.stop)
+            if isinstance(rows, slice)
+            else rows + start
+        )
+        return middle(moved, there)
+
+    return of_some

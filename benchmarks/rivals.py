@@ -20,7 +20,7 @@ from torch import nn
 
 from benchmarks.environments import ROOT, interpreter
 from fairij.baselines import make_baseline
-from fairij.baselines.draws import Sampler
+from fairij.baselines.in_processing import Sampler
 from fairij.baselines.penalties import GapReg, chi_square
 from fairij.datasets.splits import Split
 
@@ -69,7 +69,7 @@ def _odds(rows: Split) -> dict[str, float]:
 
 
 def _gap(rows: Split, constraint: str) -> float:
-    everything = Sampler.of(rows, constraint, 2).everything(torch.Generator())
+    everything = Sampler.of(rows, constraint, 2).draw(None, torch.Generator())
     return float(GapReg(constraint=constraint).penalty(identity(), everything).detach())
 
 

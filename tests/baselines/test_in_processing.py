@@ -11,7 +11,7 @@ from torch import nn
 
 from fairij.baselines import HGR, FairMixup, GapReg, Recipe
 from fairij.baselines.base import positive_scores
-from fairij.baselines.in_processing import Draw, Regulariser, Sampler, train_module
+from fairij.baselines.in_processing import Draw, Sampler, train_module
 from fairij.baselines.penalties import SPREAD, chi_square, joint_density, path_slope
 from fairij.datasets import Split
 from fairij.fairness import CONSTRAINTS
@@ -21,7 +21,7 @@ FAST = Recipe(epochs=15, batch_size=128, learning_rate=1e-2, checkpoint="last")
 
 
 def everything(split: Any, constraint: str) -> Draw:
-    return Sampler.of(split, constraint, 2).everything(torch.Generator().manual_seed(0))
+    return Sampler.of(split, constraint, 2).draw(None, torch.Generator().manual_seed(0))
 
 
 def test_without_a_penalty_the_loop_is_that_of_the_papers_network(trial: Any) -> None:
@@ -47,11 +47,10 @@ def test_a_step_is_down_the_loss_and_the_penalty(trial: Any, balanced: bool) -> 
         "model", 1, len(train), learning_rate=rate, checkpoint="last", balanced_loss=balanced
     )
     method = GapReg(strength=3.0, recipe=recipe, seed=4)
-    samplers = [Sampler.of(train, "demographic_parity", 2)] * 2
-    regulariser = Regulariser(method.penalty, 3.0, *samplers)
     start = mlp(4, 8)
-    moved = train_module(start, train, train, recipe=recipe, seed=4, penalty=regulariser)
-    draw = samplers[0].draw(len(train), torch.Generator().manual_seed(4))
+    moved = train_module(start, train, train, recipe=recipe, seed=4, method=method)
+    sampler = Sampler.of(train, "demographic_parity", 2)
+    draw = sampler.draw(len(train), torch.Generator().manual_seed(4))
     X, y = torch.as_tensor(train.X), torch.as_tensor(train.y)
     z, truth = (start(draw.features), draw.y) if balanced else (start(X), y)
     scores = [torch.sigmoid(start(x)).mean() for x in draw.strata[0]]
@@ -87,7 +86,7 @@ def test_for_odds_the_penalty_is_the_sum_over_both_truths(trial: Any, method: An
     for truth in (1, 0):
         inside = split.y == truth
         alone = Split(split.X[inside], split.y[inside], split.s[inside])
-        draw = Sampler.of(alone, "demographic_parity", 2).everything(generator)
+        draw = Sampler.of(alone, "demographic_parity", 2).draw(None, generator)
         parts.append(float(method().penalty(trial.model, draw).detach()))
     assert float(together.detach()) == pytest.approx(sum(parts), rel=1e-5)
     assert min(parts) > 0

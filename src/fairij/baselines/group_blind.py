@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,6 +28,8 @@ from fairij.baselines.base import (
 from fairij.data.checks import number_between
 from fairij.datasets.splits import Split
 from fairij.errors import FairIJError
+
+Chances = Callable[[Any], tuple[Array, Array]]  # ``P(y=1|x)`` (N,) and ``P(s, y|x)`` (K, N, G)
 
 
 @dataclass(frozen=True)
@@ -56,22 +59,6 @@ class GroupModel:
             for truth, classifier in zip(self.strata, self.classifiers, strict=True)
         ]
         return np.stack(joint).astype(np.float64)
-
-
-@dataclass(frozen=True)
-class Chances:
-    """``P(y = 1 | x)`` by a model, recalibrated or not, and ``P(s, y | x)`` with it."""
-
-    model: Any
-    groups: GroupModel
-    curve: IsotonicRegression | None
-
-    def of(self, X: Any) -> tuple[Array, Array]:
-        """``P(y = 1 | x)`` (N,) and the joint chances (K, N, G)."""
-        positive = positive_scores(self.model, X)
-        if self.curve is not None:
-            positive = np.asarray(self.curve.predict(positive), dtype=np.float64)
-        return positive, self.groups.joint(X, positive)
 
 
 @dataclass(frozen=True)
@@ -105,12 +92,18 @@ class GroupBlind(Baseline):
         """Learn groups from training rows and the curve from validation rows."""
         n_groups = count_groups(train, validation)
         groups = GroupModel.fit(self.constraint, train, n_groups, self.learner)
-        curve = None
+        curve = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
         if self.recalibrate:
-            curve = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
             scores = positive_scores(model, validation.X)
             curve.fit(scores, np.asarray(validation.y, dtype=np.float64))
-        return Chances(model, groups, curve)
+
+        def chances(X: Any) -> tuple[Array, Array]:
+            positive = positive_scores(model, X)
+            if self.recalibrate:
+                positive = np.asarray(curve.predict(positive), dtype=np.float64)
+            return positive, groups.joint(X, positive)
+
+        return chances
 
 
 @dataclass(frozen=True)
@@ -136,12 +129,12 @@ class LinearPost(GroupBlind):
 
     def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
         chances = self.chances(model, train, validation)
-        positive, joint = chances.of(validation.X)
+        positive, joint = chances(validation.X)
         shares = joint.mean(1, keepdims=True)
         _, psi = fair_program(positive, joint / shares, self.tolerance)
 
         def scores(X: Any, s: Codes | None) -> Array:
-            positive, joint = chances.of(X)
+            positive, joint = chances(X)
             bonus = np.einsum("kng,kg->n", joint / shares, psi)
             return np.clip(positive + bonus / 2, 0, 1)
 
@@ -196,7 +189,7 @@ class FST(GroupBlind):
         chances = self.chances(model, train, validation)
 
         def contrasts(X: Any, shares: Array | None = None) -> tuple[Array, Array, Array]:
-            positive, joint = chances.of(X)
+            positive, joint = chances(X)
             shares = joint.mean(1, keepdims=True) if shares is None else shares
             every = joint.sum(2, keepdims=True) / shares.sum(2, keepdims=True)
             return positive, joint / shares - every, shares

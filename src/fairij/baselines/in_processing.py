@@ -9,22 +9,23 @@ The batch is an ordinary shuffled batch. The draw has the same number of rows fr
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairij.baselines.base import (
     Baseline,
+    Codes,
     Predictor,
     check_constraint,
     count_groups,
     positive_scores,
+    strata_rows,
 )
-from fairij.baselines.draws import Draw, Sampler, split_tensors
 from fairij.data.checks import number_between, one_of, whole_number
 from fairij.datasets.splits import Split
 from fairij.errors import InvalidInputError
@@ -75,13 +76,70 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Regulariser:
-    """A penalty with its weight and the rows that it is drawn from."""
+class Draw:
+    """Rows for the penalty: ``strata[k][g]`` (n, D) of group g given the k-th true label."""
 
-    penalty: Callable[[nn.Module, Draw], Tensor]
-    strength: float
-    train: Sampler
-    validation: Sampler
+    strata: list[list[Tensor]]
+    shares: list[Tensor]  # of the groups in each stratum, each (G,)
+    y: Tensor  # of all rows, in order
+    generator: torch.Generator
+
+    @property
+    def features(self) -> Tensor:
+        """All rows, in order."""
+        return torch.cat([x for groups in self.strata for x in groups])
+
+    def scores(self, module: nn.Module) -> list[list[Tensor]]:
+        """``sigmoid(z)`` of every group in every stratum, by one forward pass."""
+        sizes = [len(x) for groups in self.strata for x in groups]
+        pieces = iter(torch.sigmoid(logits(module, self.features)).split(sizes))
+        return [[next(pieces) for _ in groups] for groups in self.strata]
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Draws rows for the penalty. ``cells[k][g]`` are the rows of group g in stratum k."""
+
+    X: Tensor
+    y: Tensor
+    cells: list[list[Tensor]]
+
+    @classmethod
+    def of(cls, split: Split, constraint: str, n_groups: int) -> Sampler:
+        """A sampler of the rows of a split."""
+        return cls.of_tensors(*split_tensors(split), split.s, constraint, n_groups)
+
+    @classmethod
+    def of_tensors(cls, X: Tensor, y: Tensor, s: Codes, constraint: str, n_groups: int) -> Sampler:
+        """A sampler of rows on any device."""
+        cells = strata_rows(constraint, y.cpu().numpy(), s, n_groups=n_groups)
+        return cls(X, y, [[torch.as_tensor(c, device=y.device) for c in k] for k in cells])
+
+    def draw(self, rows: int | None, generator: torch.Generator) -> Draw:
+        """About ``rows`` rows, the same number from every cell, with replacement; all for None.
+
+        A small group's mean is then no noisier than a large group's.
+        """
+        drawn = self.cells
+        if rows is not None:
+            shape = (max(rows // sum(map(len, drawn)), 2),)
+            drawn = [
+                [cell[torch.randint(len(cell), shape, generator=generator)] for cell in groups]
+                for groups in drawn
+            ]
+        sizes = [torch.tensor([float(len(cell)) for cell in groups]) for groups in self.cells]
+        return Draw(
+            [[self.X.index_select(0, cell) for cell in groups] for groups in drawn],
+            [size / size.sum() for size in sizes],
+            torch.cat([self.y[cell] for groups in drawn for cell in groups]),
+            generator,
+        )
+
+
+def split_tensors(split: Split) -> tuple[Tensor, Tensor]:
+    """Features and labels as float32 tensors."""
+    X, y = (torch.as_tensor(np.asarray(part), dtype=torch.float32) for part in (split.X, split.y))
+    return X, y
 
 
 @dataclass(frozen=True)
@@ -116,11 +174,8 @@ class InProcessing(Baseline):
         raise NotImplementedError
 
     def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
-        n_groups = count_groups(train, validation)
-        samplers = [Sampler.of(part, self.constraint, n_groups) for part in (train, validation)]
-        penalty = Regulariser(self.penalty, self.strength, *samplers) if self.strength else None
         module = train_module(
-            model, train, validation, recipe=self.recipe, seed=self.seed, penalty=penalty
+            model, train, validation, recipe=self.recipe, seed=self.seed, method=self
         )
         return Predictor(lambda X, s: positive_scores(module, X))
 
@@ -130,15 +185,16 @@ class Penalised(Tabular):
     """The objective of a network with or without a penalty."""
 
     recipe: Recipe
-    penalty: Regulariser | None
+    method: InProcessing | None
+    samplers: list[Sampler]  # of training and of validation rows
     seed: int
     draws: torch.Generator
 
     def loss(self, batch: Tensor) -> Tensor:
-        if self.penalty is None:
+        if self.method is None or not self.method.strength:
             return super().loss(batch)
-        draw = self.penalty.train.draw(self.batch_size, self.draws)
-        term = self.penalty.strength * self.penalty.penalty(self.module, draw)
+        draw = self.samplers[0].draw(self.batch_size, self.draws)
+        term = self.method.strength * self.method.penalty(self.module, draw)
         if self.recipe.balanced_loss:
             z = logits(self.module, draw.features)
             return F.binary_cross_entropy_with_logits(z, draw.y) + term
@@ -150,12 +206,11 @@ class Penalised(Tabular):
         with torch.no_grad():
             z = logits(self.module, self.X_val)
             loss = float(F.binary_cross_entropy_with_logits(z, self.y_val))
-        if self.penalty is None:
+        if self.method is None or not self.method.strength:
             return loss
         generator = torch.Generator().manual_seed(self.seed)  # the same draws in every epoch
-        draw = self.penalty.validation.everything(generator)
-        gap = self.penalty.penalty(self.module, draw)
-        return loss + self.penalty.strength * float(gap.detach())
+        gap = self.method.penalty(self.module, self.samplers[1].draw(None, generator))
+        return loss + self.method.strength * float(gap.detach())
 
 
 def train_module(
@@ -165,10 +220,14 @@ def train_module(
     *,
     recipe: Recipe,
     seed: int,
-    penalty: Regulariser | None = None,
+    method: InProcessing | None = None,
     weight: Tensor | None = None,
 ) -> nn.Module:
     """A trained copy. Without a penalty, it equals that of `train_mlp` up to rounding."""
+    samplers = []
+    if method is not None:
+        n_groups = count_groups(train, validation)
+        samplers = [Sampler.of(part, method.constraint, n_groups) for part in (train, validation)]
     if not isinstance(model, nn.Module):
         raise InvalidInputError(
             f"`model` must be a torch.nn.Module to be trained, got {type(model).__name__}: use one "
@@ -186,7 +245,8 @@ def train_module(
             recipe.batch_size,
             weight,
             recipe=recipe,
-            penalty=penalty,
+            method=method,
+            samplers=samplers,
             seed=seed,
             draws=torch.Generator().manual_seed(seed),
         )

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fairij.baselines.base import Predictor, TradeOff, count_groups
-from fairij.baselines.draws import Draw
-from fairij.baselines.in_processing import InProcessing
+from fairij.baselines.in_processing import Draw, InProcessing
 from fairij.datasets.splits import Split
 from fairij.errors import InvalidInputError
 from fairij.models.torch.training import logits

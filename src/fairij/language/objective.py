@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fairij.baselines.draws import Draw, Sampler
-from fairij.baselines.in_processing import InProcessing
+from fairij.baselines.in_processing import Draw, InProcessing, Sampler
 from fairij.data.checks import has_method
 from fairij.language.batches import InHalves, TextRows, count, run, run_all, shuffled, sizes
 from fairij.language.training_inputs import TrainingPart

@@ -23,7 +23,6 @@ from fairij.fairness.rates import (
     GAPS,
     PERFORMANCES,
     RATES,
-    Gap,
     confusion_counts,
     gaps_by_metric,
     group_means,
@@ -114,29 +113,19 @@ class Labelled:
         times = (np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(n_resamples))
         return np.stack([self.counts(weight * often) for often in times])
 
-    def rates(self) -> pd.DataFrame:
-        """The size and the audited rates of each group."""
-        table = self.table
-        columns: dict[str, NDArray[Any]] = {"count": self.groups.sizes}
-        for rate in AUDITED_RATES:
-            columns |= rate.by_class(rate.of_groups(table), self.classes)
-        return pd.DataFrame(columns, index=pd.Index(self.groups.names, name="group"))
+    def rate_intervals(self, confidence: float = 0.95) -> dict[str, Array]:
+        """``value, low, high`` of each group, ``(3, G)``, for every audited rate and class.
 
-    def rate_intervals(self, confidence: float) -> pd.DataFrame:
-        """``value, low, high`` of every audited rate, by (group, rate).
-
-        By Kish's formula a weighted rate is worth ``whole^2 / squares`` rows, where ``squares`` is
-        the sum of squared weights. Without weights these are the rows themselves.
+        By Kish's formula a weighted rate is worth ``(sum w)^2 / sum w^2`` rows.
         """
-        table = self.table
+        table, found = self.table, dict[str, Array]()
         squares = table if self.sample_weight is None else self.counts(self.sample_weight**2)
-        found: dict[str, Array] = {}
         for rate in AUDITED_RATES:
             values = rate.of_groups(table)  # (G, K)
             size = ratio_of(rate.rows(table) ** 2, rate.rows(squares), empty=0)
             ends = np.stack([values, *wilson(values, size, confidence)])  # (3, G, K)
             found |= rate.by_class(ends, self.classes)
-        return _by_group_and_rate(found, self.groups)
+        return found
 
 
 def label(
@@ -200,14 +189,9 @@ def audit(
     _check_settings(n_resamples, confidence)
     data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
     draws = _measures(data.resampled(n_resamples, np.random.default_rng(random_state)))
-    rows = {
-        name: (float(value), *_percentiles(draws[name], confidence))
-        for name, value in _measures(data.table).items()
-    }
     positive = data.classes.tolist()[1] if len(data.classes) == 2 else None
-    shown, more = _shown_and_more(rows)
     intervals = data.rate_intervals(confidence)
-    return Audit(shown, data.rates(), confidence, intervals, positive, more)
+    return _audit(_measures(data.table), draws, intervals, data.groups, confidence, positive)
 
 
 def audit_regression(
@@ -220,29 +204,26 @@ def audit_regression(
     random_state: int | None = 0,
 ) -> Audit:
     """Audit predictions of numbers. Parameters are those of `audit`."""
+    _check_settings(n_resamples, confidence)
     truth = numbers("y_true", y_true)
-    predicted = numbers("y_pred", y_pred, len(truth))
-    groups = encode_groups(sensitive_features, expected_rows=len(truth))
-    rows = {
-        name: bootstrap(
-            metric,
-            truth,
-            predicted,
-            sensitive_features=groups.codes,
-            n_resamples=n_resamples,
-            confidence=confidence,
-            random_state=random_state,
-        )
-        for name, metric in REGRESSION_METRICS.items()
-    }
+    predicted, n = numbers("y_pred", y_pred, len(truth)), len(truth)
+    groups = encode_groups(sensitive_features, expected_rows=n)
+    squares, rng = (predicted - truth) ** 2, np.random.default_rng(random_state)
+
+    def measures(rows: NDArray[np.int64]) -> dict[str, Array]:
+        data = (predicted[rows], truth[rows], encode_groups(groups.codes[rows]))
+        gaps = (gap for gap in GAPS.values() if not gap.is_classification)
+        return {"mean_squared_error": squares[rows].mean()} | {
+            gap.metric_name: gap.of_means(*data) for gap in gaps
+        }
+
+    drawn = pd.DataFrame([measures(rng.integers(n, size=n)) for _ in range(n_resamples)])
+    draws = {str(name): column.to_numpy() for name, column in drawn.items()}
     means = [rate for rate in RATES.values() if rate.shown and not rate.is_classification]
     values = {rate.name: rate.values(predicted, truth) for rate in means}
-    values["mean_squared_error"] = (predicted - truth) ** 2
+    values["mean_squared_error"] = squares
     intervals = {name: _mean_interval(v, groups, confidence) for name, v in values.items()}
-    by_group = {"count": groups.sizes} | {name: ends[0] for name, ends in intervals.items()}
-    frame = pd.DataFrame(by_group, index=pd.Index(groups.names, name="group"))
-    shown, more = _shown_and_more(rows)
-    return Audit(shown, frame, confidence, _by_group_and_rate(intervals, groups), more=more)
+    return _audit(measures(np.arange(n)), draws, intervals, groups, confidence)
 
 
 def bootstrap(
@@ -294,29 +275,29 @@ def _mean_interval(values: Array, groups: Groups, confidence: float) -> Array:
     return np.stack([mean, mean - half, mean + half])
 
 
-def _by_group_and_rate(found: dict[str, Array], groups: Groups) -> pd.DataFrame:
-    """Intervals ``(3, G)`` of each rate as a table with one line per group and rate."""
-    index = pd.MultiIndex.from_product([groups.names, list(found)], names=["group", "rate"])
-    values = np.stack(list(found.values()), -1)  # (3, G, R)
-    return pd.DataFrame(values.reshape(3, -1).T, index, COLUMNS)
+def rates_frame(intervals: dict[str, Array], groups: Groups) -> pd.DataFrame:
+    """The size and the rates of each group."""
+    columns = {"count": groups.sizes} | {name: ends[0] for name, ends in intervals.items()}
+    return pd.DataFrame(columns, index=pd.Index(groups.names, name="group"))
 
 
-def _mean_gap(gap: Gap, y_true: Array, y_pred: Array, sensitive_features: Any) -> float:
-    return float(gap.of_means(y_pred, y_true, encode_groups(sensitive_features)))
-
-
-REGRESSION_METRICS: dict[str, Callable[..., float]] = {
-    "mean_squared_error": lambda y_true, y_pred, **_: float(np.mean((y_true - y_pred) ** 2)),
-} | {gap.metric_name: partial(_mean_gap, gap) for gap in GAPS.values() if not gap.is_classification}
-
-
-def _shown_and_more(rows: dict[str, Interval]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The metrics that audits show, and the other gaps."""
-    shown = {gap.metric_name for gap in GAPS.values() if gap.audited}
-    hidden = {gap.metric_name for gap in GAPS.values()} - shown
-    frame = _frame(rows)
-    is_hidden = frame.index.isin(list(hidden))
-    return frame[~is_hidden], frame[is_hidden]
+def _audit(
+    values: dict[str, Array],
+    draws: dict[str, Array],  # (R,)
+    intervals: dict[str, Array],  # (3, G)
+    groups: Groups,
+    confidence: float,
+    positive: Any = None,
+) -> Audit:
+    """Metrics that audits show and the other gaps; rates with one line per group and rate."""
+    frame = _frame({k: (float(v), *_percentiles(draws[k], confidence)) for k, v in values.items()})
+    gaps = list(GAPS.values())
+    shown = {gap.metric_name for gap in gaps if gap.audited}
+    hidden = frame.index.isin([gap.metric_name for gap in gaps if gap.metric_name not in shown])
+    index = pd.MultiIndex.from_product([groups.names, list(intervals)], names=["group", "rate"])
+    ends = np.stack(list(intervals.values()), -1).reshape(3, -1)  # (3, G * R)
+    by_group, rates = rates_frame(intervals, groups), pd.DataFrame(ends.T, index, COLUMNS)
+    return Audit(frame[~hidden], by_group, confidence, rates, positive, frame[hidden])
 
 
 def _measures(counts: Array) -> dict[str, Array]:

@@ -1,8 +1,7 @@
 """Constraints: what may be asked for. Each pairs a smooth gap with the hard metric it stands for.
 
-``CONSTRAINTS`` follows from the table in `fairij.fairness.rates`: a new constraint is one line
-there. Your own is a `Gap` of other rates, a `Constraint`, or a function of ``(outputs, y, groups)``
-that returns a differentiable scalar.
+``CONSTRAINTS`` follows from the table in `fairij.fairness.rates`. Your own is a `Gap` of other
+rates, a `Constraint`, or a differentiable function of ``(outputs, y, groups)``.
 """
 
 from __future__ import annotations
@@ -134,9 +133,7 @@ class Constraint:
     ) -> list[Graded]:
         """As `part_gradients`; with several groups, of the largest group with each other one.
 
-        The gap between the highest and the lowest group involves only these two, and as soon as
-        they are closer another pair takes their place. Closing each group's gap to the largest
-        group closes all gaps.
+        The max-min gap involves only two groups; closing each gap to the largest closes all.
         """
         if len(groups.names) <= 2 or not self.pairwise:
             return self.part_gradients(z, y, groups, loss, temperature)
@@ -191,11 +188,7 @@ def _thresholded(scores: Tensor, predicted: Tensor) -> Tensor:
 
 
 def smooth_gap(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
-    """The gap of mean scores as one number: the fold of `smooth_parts`.
-
-    The sum of equalized odds adds absolute gaps, as the metric does. The paper's equation for the
-    influence prints the absolute value of a sum, in which two gaps can cancel.
-    """
+    """The fold of `smooth_parts`: gaps are absolute, so a sum cannot cancel, unlike the paper's."""
     parts = smooth_parts(gap, scores, y, groups)
     if gap.fold == "worst_case":
         return parts.amax()

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from fairij.fairness import rates
-from fairij.fairness.audits import label
+from fairij.fairness.audits import label, rates_frame
 from fairij.fairness.groups import encode_groups, numbers, vector, weights
 from fairij.fairness.rates import GAPS, Aggregate, Array, Gap, Method
 
@@ -45,8 +45,8 @@ def group_rates(
 
     With more than two classes the rates have one column per class.
     """
-    given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-    return label(y_true, y_pred, **given).rates()
+    data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
+    return rates_frame(data.rate_intervals(), data.groups)
 
 
 def _table(y_true: Any, y_pred: Any, groups: Any, sample_weight: Any) -> Array:

@@ -2,8 +2,7 @@
 
 The candidate with the smallest gap on the validation rows is partly the luckiest one. So the choice
 is repeated: one candidate is chosen on a resample of the rows, and its gap is measured on a second,
-independent resample. The spread of these gaps is what an audit of as many new rows may show. Their
-mean distance to the gaps on the first resample is the optimism of the choice.
+independent resample. The mean distance between the two gaps is the optimism of the choice.
 
 The candidates themselves are not computed again. If they were computed from the rows of the choice,
 as with ``validation="reuse"``, they can fit the gap of just these rows, and the expected gap is too
@@ -148,10 +147,7 @@ def _defined(gaps: Array) -> Array:
 
 
 def rows_needed(rate: float, gap: float, confidence: float = 0.95) -> int:
-    """How many rows each of two groups needs, so that their gap is known to within ``gap``.
-
-    A gap is the difference of two rates, so their variances add up: ``2 z^2 p (1 - p) / gap^2``.
-    """
+    """Rows of each of two groups that show their gap to within it: ``2 z^2 p (1 - p) / gap^2``."""
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     return math.ceil(2 * z**2 * rate * (1 - rate) / gap**2)
 

@@ -1,12 +1,10 @@
 """The table of rates and gaps: a constraint is one line, and everything else follows from it.
 
 In classification a rate is a share of a table of counts: ``counts[..., g, t, p]`` is the (weighted)
-number of rows of group ``g`` with true class ``t`` and predicted class ``p``. Leading axes run over
-candidates or resamples. With more than two classes there is one rate per class, each class against
-the rest; with two classes only the rate of the second, positive class. In regression a rate is a
-mean. A gap says which rates are compared between groups, and how several differences become one
-number. `constraints`, `audits`, `metrics`, the words on the report page and the table in the
-documentation follow from it.
+number of rows of group ``g`` with true class ``t`` and predicted class ``p``. With more than two
+classes each class has a rate against the rest; with two only the second, positive class has one. In
+regression a rate is a mean. A gap says which rates are compared between groups, and how several
+differences become one number.
 
 Undefined rates are treated as in fairlearn. A group without rows has the rate NaN and takes no part
 in a gap. A rate over no rows of a group that has other rows is 0: for example the true positive
@@ -46,10 +44,9 @@ def confusion_counts(
     cell = (codes * n_classes + y_true) * n_classes  # (N,)
     size = n_groups * n_classes * n_classes
     flat = y_pred.reshape(-1, y_pred.shape[-1])
-    table = np.stack(
-        [np.bincount(cell + row, weights=sample_weight, minlength=size) for row in flat]
-    )
-    return table.reshape(*y_pred.shape[:-1], n_groups, n_classes, n_classes).astype(np.float64)
+    tables = [np.bincount(cell + row, weights=sample_weight, minlength=size) for row in flat]
+    shape = (*y_pred.shape[:-1], n_groups, n_classes, n_classes)
+    return np.stack(tables).reshape(shape).astype(np.float64)
 
 
 def accuracy(counts: Array) -> Array:
@@ -130,9 +127,8 @@ class Rate:
         if self.given == "any label":
             return [every]
         compared = [1] if n_classes == 2 else every
-        if self.given == "the class":
-            return [(c,) for c in compared]
-        return [tuple(label for label in every if label != c) for c in compared]
+        is_class = self.given == "the class"
+        return [(c,) if is_class else (*every[:c], *every[c + 1 :]) for c in compared]
 
     def by_class(self, values: Array, classes: Iterable[Any] | None = None) -> dict[str, Array]:
         """The columns of ``values (..., K)`` by name; several also by class, or its number."""
@@ -241,9 +237,9 @@ class Gap:
         """The metric in plain words, as "equalized odds gap (sum)"."""
         if not self.is_classification:
             return f"gap of {self.rates_in_words}"
-        told = len(self.rates) == 1 and self.fold == "worst_case"
-        fold = "" if told else f" ({self.fold.replace('_', ' ')})"
-        return f"{self.family.replace('_', ' ')} gap{fold}"
+        is_plain = len(self.rates) == 1 and self.fold == "worst_case"
+        text = f"{self.family} gap" + ("" if is_plain else f" ({self.fold})")
+        return text.replace("_", " ")
 
     @property
     def rates_in_words(self) -> str:
@@ -280,9 +276,7 @@ class Gap:
         parts = [_spread(rate, counts, method, ratio) for rate in self.rates]
         return _folded(parts, agg or self.fold, ratio=ratio)
 
-    def of_means(
-        self, predicted: Array, y: Array, groups: Any, weight: Array | None = None
-    ) -> Array:
+    def of_means(self, predicted: Array, y: Array, groups: Any, weight: Any = None) -> Array:
         """The gap of means in regression, one number for each leading entry."""
         means = [group_means(rate.values(predicted, y), groups, weight) for rate in self.rates]
         parts = [(np.nanmax(mean, -1) - np.nanmin(mean, -1))[..., None] for mean in means]
@@ -333,11 +327,10 @@ MEAN_PREDICTION = Rate("mean_prediction", "prediction")
 MEAN_ERROR = Rate("mean_error", "error")
 ODDS = (TRUE_POSITIVE_RATE, FALSE_POSITIVE_RATE)
 
-RATES: dict[str, Rate] = {
-    rate.name: rate for rate in tuple(globals().values()) if isinstance(rate, Rate)
-}
-GAPS: dict[str, Gap] = {}
-GAPS |= {
+RATES: dict[str, Rate] = {r.name: r for r in tuple(globals().values()) if isinstance(r, Rate)}
+AUDITED_RATES = [rate for rate in RATES.values() if rate.shown and rate.is_classification]
+
+GAPS: dict[str, Gap] = {
     gap.name: gap
     for gap in (
         Gap("demographic_parity", (SELECTION_RATE,), audited=True),
@@ -355,7 +348,6 @@ GAPS |= {
         Gap("mean_error", (MEAN_ERROR,), audited=True),
     )
 }
-AUDITED_RATES = [rate for rate in RATES.values() if rate.shown and rate.is_classification]
 
 
 def gaps_by_metric(counts: Array) -> dict[str, Array]:
@@ -370,11 +362,8 @@ def gaps_by_metric(counts: Array) -> dict[str, Array]:
 
 def rates_by_name(counts: Array) -> dict[str, Array]:
     """The audited rates that have classes, ``(..., G)``; with more than two, by class number."""
-    found: dict[str, Array] = {}
-    for rate in AUDITED_RATES:
-        if rate.has_classes:
-            found |= rate.by_class(rate.of_groups(counts))
-    return found
+    rates = (rate for rate in AUDITED_RATES if rate.has_classes)
+    return {k: v for rate in rates for k, v in rate.by_class(rate.of_groups(counts)).items()}
 
 
 def markdown() -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import typer.main
 
 from fairij.cli import app
-from fairij.cli.choices import with_names
+from fairij.cli.options import with_names
 from fairij.cli.errors import EXIT_CODES
 
 MARK = "<!-- commands -->"

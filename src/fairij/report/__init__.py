@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,12 +13,7 @@ __all__ = ["frontier", "group_rates", "influence_curve", "write_report"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "write_report":
-        from fairij.report.page import write_report
-
-        return write_report
-    if name in __all__:
-        from fairij.report import plots
-
-        return getattr(plots, name)
-    raise AttributeError(f"module 'fairij.report' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'fairij.report' has no attribute {name!r}")
+    module = "page" if name == "write_report" else "plots"
+    return getattr(import_module(f"fairij.report.{module}"), name)

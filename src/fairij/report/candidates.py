@@ -56,13 +56,12 @@ def shown_candidates(fitted: FairIJ) -> Shown:
     drawable = np.isfinite(table["gap"]) & np.isfinite(table[performance])
     groups = [str(name) for name in fitted.before_.by_group.index]
     rates = _rates(table, groups)
-    wide = max(1, len(groups) * len(rates))
-    most = int(np.clip(MOST_NUMBERS // wide, 20, MOST_POINTS))
+    most = int(np.clip(MOST_NUMBERS // max(1, len(groups) * len(rates)), 20, MOST_POINTS))
     keep = _thinned(table[drawable], [0, fitted.chosen_], most)
     some = table.loc[keep].sort_values(["gap", performance], kind="stable")
-    of_group = np.stack(
-        [some[[f"{rate}[{group}]" for rate in rates]].to_numpy(np.float64) for group in groups], 1
-    )
+    columns = [f"{rate}[{group}]" for group in groups for rate in rates]
+    shape = len(some), len(groups), len(rates)
+    of_group = some[columns].to_numpy(np.float64).reshape(shape)
     names = [_named(rate, fitted) for rate in rates]
     return Shown(some, performance, groups, names, of_group, len(table) - len(some))
 
@@ -81,9 +80,7 @@ def _named(rate: str, fitted: FairIJ) -> str:
 
 
 def _thinned(table: pd.DataFrame, always: list[int], most: int) -> list[int]:
-    first = dict.fromkeys(always)
-    first |= dict.fromkeys(table.index[table["pareto"]])
-    front = list(first)
+    front = list(dict.fromkeys([*always, *table.index[table["pareto"]]]))
     if len(front) > most:  # a long frontier is thinned too, evenly along the gap
         along = table.loc[table.index.isin(front)].sort_values("gap").index
         front = [*always, *along[np.linspace(0, len(along) - 1, most - 2).round().astype(int)]]

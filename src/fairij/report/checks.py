@@ -6,17 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from fairij.fairness.sizes import SMALL_CELL
+from fairij.fairness.constraints import SMALL_CELL
 from fairij.mitigator import FairIJ
 from fairij.report.comparisons import Comparison, gap_metric, other_gaps, performance
-from fairij.report.wording import (
-    LABELS,
-    account,
-    interval,
-    is_edited,
-    measured,
-    on_other_rows,
-)
+from fairij.report.wording import LABELS, account, interval, is_edited, measured, on_other_rows
 
 Verdict = Literal["green", "amber", "red"]
 ORDER: tuple[Verdict, ...] = ("green", "amber", "red")
@@ -35,6 +28,11 @@ class Check:
     def meaning(self) -> str:
         return MEANING[self.verdict]
 
+    def ending(self, green: str, amber: str, red: str) -> Check:
+        """The check with a last sentence that depends on the verdict."""
+        last = (green, amber, red)[ORDER.index(self.verdict)]
+        return Check(self.name, self.verdict, f"{self.text} {last}")
+
 
 def checks(fitted: FairIJ, validation: Comparison, unseen: Comparison | None) -> list[Check]:
     """All checks; ``unseen`` are rows that the edit never used, if there are any."""
@@ -43,8 +41,10 @@ def checks(fitted: FairIJ, validation: Comparison, unseen: Comparison | None) ->
         if not fitted.search_.recomputes_gradient:
             found.append(_predicted(fitted))
         found.append(_distance(fitted))
-        if fitted.diagnostics_["caveats"]:
-            found.append(_caveats(fitted))
+        caveats = " ".join(fitted.diagnostics_["caveats"])  # of this kind of model
+        if caveats:
+            question = "Is there something that the edit cannot keep, or know?"
+            found.append(Check(question, "amber", caveats))
     shown = unseen or validation
     return [
         *found,
@@ -67,21 +67,18 @@ def _solver(fitted: FairIJ) -> Check:
     found = fitted.diagnostics_
     ranking = float(found["influence_residual"])
     edit = float(found.get("edit_residual", ranking))
-    residual = max(ranking, edit)
-    verdict: Verdict = "red" if math.isnan(residual) else _level(residual, 0.02, 0.2)
     of_edit = f" and {edit:.2g} of those for the edit" if "edit_residual" in found else ""
-    ending = {
-        "green": "The scores are exact enough.",
-        "amber": "The order of the worst rows may differ a little from the exact order.",
-        "red": "The scores may differ much from the exact ones. Judge the edit by its measured "
-        "rates alone.",
-    }
     return Check(
         "Were the equations solved?",
-        verdict,
+        max(_level(ranking, 0.02, 0.2), _level(edit, 0.02, 0.2), key=ORDER.index),  # red if NaN
         f"The scores and the edit are solutions of equations. The {found['solver']} solver left "
         f"{ranking:.2g} of the equations for the scores unsolved{of_edit} (0 is exact). The "
-        f"damping is {found['damping']:g}. {ending[verdict]}",
+        f"damping is {found['damping']:g}.",
+    ).ending(
+        "The scores are exact enough.",
+        "The order of the worst rows may differ a little from the exact order.",
+        "The scores may differ much from the exact ones. Judge the edit by its measured rates "
+        "alone.",
     )
 
 
@@ -89,25 +86,17 @@ def _trained(fitted: FairIJ) -> Check:
     found = fitted.diagnostics_
     drift, level = abs(float(found["drift"])), abs(float(found["surrogate_weighted"]))
     share = drift / level if level else math.inf if drift else 0.0
-    verdict = _level(share, 0.1, 0.5)
-    ending = {
-        "green": "So “as if these rows had been left out” can be taken literally.",
-        "amber": "So “as if these rows had been left out” is only roughly true.",
-        "red": "So “as if these rows had been left out” is not true of this model. The measured "
-        "rates are still right.",
-    }
     return Check(
         "Was the model trained to the end?",
-        verdict,
+        _level(share, 0.1, 0.5),
         f"More training alone would change the smooth gap by about {drift:.2g}. The smooth gap is "
-        f"{level:.2g} (gradient norm {found['gradient_norm']:.2g}). {ending[verdict]}",
+        f"{level:.2g} (gradient norm {found['gradient_norm']:.2g}).",
+    ).ending(
+        "So “as if these rows had been left out” can be taken literally.",
+        "So “as if these rows had been left out” is only roughly true.",
+        "So “as if these rows had been left out” is not true of this model. The measured rates are "
+        "still right.",
     )
-
-
-def _caveats(fitted: FairIJ) -> Check:
-    """What fairij says about this kind of model."""
-    said = " ".join(fitted.diagnostics_["caveats"])
-    return Check("Is there something that the edit cannot keep, or know?", "amber", said)
 
 
 def _predicted(fitted: FairIJ) -> Check:
@@ -115,126 +104,103 @@ def _predicted(fitted: FairIJ) -> Check:
     foreseen = found["surrogate_predicted"] - found["surrogate_before"]
     actual = found["surrogate_after"] - found["surrogate_before"]
     ratio = actual / foreseen if foreseen else math.nan
-    verdict: Verdict = (
-        "green" if 0.5 <= ratio <= 1.5 else "amber" if 0 < ratio < math.inf else "red"
-    )
-    ending = {
-        "green": "The estimate holds for an edit of this size.",
-        "amber": "The edit is too large for the estimate to hold.",
-        "red": "The model moved the other way, or no change was predicted. The estimate does not "
-        "describe this model.",
-    }
     return Check(
         "Did the model move as predicted?",
-        verdict,
+        "green" if 0.5 <= ratio <= 1.5 else "amber" if 0 < ratio < math.inf else "red",
         f"The estimate predicted that the smooth gap changes by {measured(foreseen)}. It changed "
-        f"by {measured(actual)}. {ending[verdict]}",
+        f"by {measured(actual)}.",
+    ).ending(
+        "The estimate holds for an edit of this size.",
+        "The edit is too large for the estimate to hold.",
+        "The model moved the other way, or no change was predicted. The estimate does not describe "
+        "this model.",
     )
 
 
 def _distance(fitted: FairIJ) -> Check:
     said = account(fitted)
-    tried = fitted.candidates_[fitted.candidates_["k"] > 0]
+    tried = fitted.candidates_[fitted.candidates_["k"] > 0][["k", "scale"]]
     chosen = fitted.candidates_.iloc[fitted.chosen_]
-    edges = [
-        name
-        for name in ("k", "scale")
-        if tried[name].nunique() > 1 and chosen[name] >= tried[name].max()
-    ]
+    edges = [n for n in tried if tried[n].nunique() > 1 and chosen[n] >= tried[n].max()]
+    place = "" if said.beyond else "It lies inside the range that was searched."
     if edges:
         place = (
             f"It has the largest {' and '.join(edges)} that was tried. A wider search might find "
             "a smaller gap."
         )
-    else:
-        place = "" if said.beyond else "It lies inside the range that was searched."
-    return Check(
-        "How far was the model moved?",
-        "amber" if said.beyond or edges else "green",
-        " ".join(filter(None, (said.distance, said.beyond, place))),
-    )
+    verdict: Verdict = "amber" if said.beyond or edges else "green"
+    text = " ".join(filter(None, (said.distance, said.beyond, place)))
+    return Check("How far was the model moved?", verdict, text)
 
 
 def _sizes(validation: Comparison, unseen: Comparison | None) -> Check:
-    parts = [part for part in (validation, unseen) if part is not None]
     size, group, rows = min(
         (int(size), str(group), part.rows)
-        for part in parts
+        for part in (validation, unseen)
+        if part is not None
         for group, size in part.before.by_group["count"].items()
     )
-    verdict = _level(-size, -10 * SMALL_CELL, -SMALL_CELL)
-    ending = {
-        "green": "That is enough to measure its rates.",
-        "amber": "Its rates are uncertain by several percentage points: see the intervals.",
-        "red": "Its rates say almost nothing.",
-    }
     return Check(
         "Are the groups large enough?",
-        verdict,
-        f"The smallest group, {group}, has {size:,} {rows}. {ending[verdict]}",
+        _level(-size, -10 * SMALL_CELL, -SMALL_CELL),
+        f"The smallest group, {group}, has {size:,} {rows}.",
+    ).ending(
+        "That is enough to measure its rates.",
+        "Its rates are uncertain by several percentage points: see the intervals.",
+        "Its rates say almost nothing.",
     )
 
 
 def _unseen(fitted: FairIJ, validation: Comparison, unseen: Comparison | None) -> Check:
     question, metric = "Does it hold on rows that played no part?", gap_metric(fitted)
     if unseen is None or metric is None:
-        why = (
-            "No test rows were given. "
-            if unseen is None
-            else "The gap of this constraint is measured on validation rows only. "
-        )
-        return Check(question, "amber", why + on_other_rows(fitted))
+        why = "The gap of this constraint is measured on validation rows only."
+        why = "No test rows were given." if unseen is None else why
+        return Check(question, "amber", f"{why} {on_other_rows(fitted)}")
     before, after = unseen.before[metric], unseen.after[metric]
-    kept = validation.before[metric] - validation.after[metric]
-    share = (before - after) / kept if kept > 0 else 1.0
-    verdict: Verdict = (
-        "red" if is_edited(fitted) and after >= before else "green" if share >= 0.75 else "amber"
-    )
-    ending = {
-        "green": "So the improvement holds.",
-        "amber": "So part of the improvement exists on the validation rows only.",
-        "red": "So the improvement does not hold.",
-    }
+    first, last = validation.before[metric], validation.after[metric]
+    share = (before - after) / (first - last) if first > last else 1.0
     return Check(
         question,
-        verdict,
+        "red" if is_edited(fitted) and after >= before else "green" if share >= 0.75 else "amber",
         f"On the {unseen.rows} the {LABELS[metric]} went from {measured(before)} to "
         f"{measured(after)} ({interval(*unseen.after_interval(metric))}). On the validation rows "
-        f"it went from {measured(validation.before[metric])} to "
-        f"{measured(validation.after[metric])}. {ending[verdict]}",
+        f"it went from {measured(first)} to {measured(last)}.",
+    ).ending(
+        "So the improvement holds.",
+        "So part of the improvement exists on the validation rows only.",
+        "So the improvement does not hold.",
     )
 
 
 def _cost(fitted: FairIJ, shown: Comparison) -> Check:
     question, level = "What did it cost in performance?", performance(fitted)
     before, after = shown.before[level], shown.after[level]
-    text = f"The {LABELS[level]} on the {shown.rows} went from {measured(before)} to "
+    text = (
+        f"The {LABELS[level]} on the {shown.rows} went from {measured(before)} to {measured(after)}"
+    )
     if not fitted.loss_.is_classification:
         grown = after / before - 1 if before else 0.0
-        return Check(
-            question, _level(grown, 0.05, 0.25), f"{text}{measured(after)} ({grown:+.1%})."
-        )
-    lost = _level(before - after, 0.01, 0.05)
+        return Check(question, _level(grown, 0.05, 0.25), f"{text} ({grown:+.1%}).")
     first, last = shown.before["balanced_accuracy"], shown.after["balanced_accuracy"]
-    return Check(
-        question,
-        max(lost, _level(first - last, 0.02, 0.1), key=ORDER.index),
-        f"{text}{measured(after)}, the balanced accuracy from {measured(first)} to "
-        f"{measured(last)}.",
-    )
+    lost = _level(before - after, 0.01, 0.05), _level(first - last, 0.02, 0.1)
+    text += f", the balanced accuracy from {measured(first)} to {measured(last)}."
+    return Check(question, max(lost, key=ORDER.index), text)
 
 
 def _others(fitted: FairIJ, shown: Comparison) -> Check:
+    question = "Did other gaps grow?"
     worse = [
         f"{LABELS[name]} {measured(shown.before[name])} → {measured(shown.after[name])}"
         for name in other_gaps(fitted, shown)
         if shown.after_interval(name)[0] > shown.before[name]
     ]
+    if not worse:
+        text = f"No measured gap grew beyond its interval on the {shown.rows}."
+        return Check(question, "green", text)
     return Check(
-        "Did other gaps grow?",
-        "amber" if worse else "green",
+        question,
+        "amber",
         f"Yes, clearly, on the {shown.rows}: {'; '.join(worse)}. Different gaps can seldom be "
-        "closed together. Decide which one matters here."
-        if worse
-        else f"No measured gap grew beyond its interval on the {shown.rows}.",
+        "closed together. Decide which one matters here.",
     )

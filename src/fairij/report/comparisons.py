@@ -1,4 +1,4 @@
-"""The model before and after the edit, measured on the same rows."""
+"""The model before and after the edit, measured on the same rows, and tables of the figures."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairij.data.checks import vector
-from fairij.data.labels import positive_label
 from fairij.data.rows import n_rows, speaking_of
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.mitigator import FairIJ
-from fairij.report.wording import GAP_METRIC
+from fairij.models.labels import positive_label
+from fairij.report.wording import GAP_METRIC, LABELS, interval, measured, plain
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,37 @@ class Comparison:
         return self.before.confidence
 
     def after_interval(self, metric: str) -> tuple[float, float]:
-        """The interval of a metric after the edit."""
         return self.after.interval(metric)[1:]
 
-    def metrics(self) -> pd.DataFrame:
-        """Every metric before and after, with intervals."""
-        return _joined(self.before.metrics, self.after.metrics)
 
-    def group_rates(self) -> pd.DataFrame:
-        """Every rate of every group before and after, with intervals; index: group, rate."""
-        return _joined(self.before.group_intervals, self.after.group_intervals)
+@dataclass(frozen=True)
+class Row:
+    """A figure before and after the edit, with intervals, as text. The templates escape it."""
+
+    name: str
+    before: str
+    before_interval: str
+    after: str
+    after_interval: str
+    asked: bool
+    group: str
+    size: str
+
+
+def metric_rows(fitted: FairIJ, shown: Comparison) -> list[Row]:
+    asked = gap_metric(fitted)
+    together = _joined(shown.before.metrics, shown.after.metrics)
+    return [_row(name, found, asked=name == asked) for name, found in together.iterrows()]
+
+
+def rate_rows(shown: Comparison, most: int = 240) -> list[Row]:
+    """Every group's rates, group by group."""
+    sizes = shown.before.by_group["count"]
+    some = _joined(shown.before.group_intervals, shown.after.group_intervals).head(most)
+    return [
+        _row(rate, some.loc[(group, rate)], group=str(group), size=f"{int(sizes[group]):,}")
+        for group, rate in some.index
+    ]
 
 
 def _joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
@@ -49,10 +70,25 @@ def _joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     return together.reindex([*before.index, *after.index.difference(before.index, sort=False)])
 
 
+def _row(name: Any, found: pd.Series, asked: bool = False, group: str = "", size: str = "") -> Row:
+    (value, *ends), (new, *new_ends) = (
+        [found[f"{kind}_{when}"] for kind in ("value", "low", "high")]
+        for when in ("before", "after")
+    )
+    before, after = (measured(value), interval(*ends)), (measured(new), interval(*new_ends))
+    return Row(plain(name), *before, *after, asked, group, size)
+
+
 def gap_metric(fitted: FairIJ) -> str | None:
     """The audit's name for the gap of the constraint; None if audits do not measure it."""
     name = GAP_METRIC.get(str(fitted.edit_.settings["constraint"]))
     return name if name in fitted.before_ else None
+
+
+def gap_words(fitted: FairIJ) -> str:
+    """The gap of the constraint, as "equalized odds gap (sum)"."""
+    metric = gap_metric(fitted)
+    return LABELS[metric] if metric else f"{plain(fitted.edit_.settings['constraint'])} gap"
 
 
 def compared(fitted: FairIJ, rows: str, before: Audit, after: Audit) -> Comparison:
@@ -96,10 +132,9 @@ def on_test_rows(
     with speaking_of("X_test"):
         truth = vector("y_test", y_test, n_rows(X_test))
         predictions = [model.predict(X_test) for model in (unedited(fitted), fitted)]
-    audits = [
-        _audit(fitted, truth, predicted, sensitive_features_test) for predicted in predictions
-    ]
-    return compared(fitted, "test rows", *audits)
+    groups = sensitive_features_test
+    before, after = (_audit(fitted, truth, predicted, groups) for predicted in predictions)
+    return compared(fitted, "test rows", before, after)
 
 
 def on_held_out_rows(fitted: FairIJ) -> Comparison | None:
@@ -117,10 +152,8 @@ def unedited(fitted: FairIJ) -> FairIJ:
 
 
 def _audit(fitted: FairIJ, truth: NDArray[Any], predicted: NDArray[Any], groups: Any) -> Audit:
-    settings: dict[str, Any] = {
-        "confidence": fitted.confidence,
-        "random_state": fitted.edit_.settings["random_state"],
-    }
+    seed = fitted.edit_.settings["random_state"]
+    settings: dict[str, Any] = {"confidence": fitted.confidence, "random_state": seed}
     with speaking_of("sensitive_features_test", instead_of="sensitive_features"):
         if not fitted.loss_.is_classification:
             return audit_regression(truth, predicted, sensitive_features=groups, **settings)
@@ -131,8 +164,7 @@ def _audit(fitted: FairIJ, truth: NDArray[Any], predicted: NDArray[Any], groups:
                 f"got {unknown[:3]}. Encode them in the same way as the training labels."
             )
         if len(fitted.classes_) == 2:  # the second class is the positive one
-            truth, predicted = (
-                (labels == fitted.classes_[1]).astype(np.int64) for labels in (truth, predicted)
-            )
+            is_positive = (labels == fitted.classes_[1] for labels in (truth, predicted))
+            truth, predicted = (labels.astype(np.int64) for labels in is_positive)
         found = audit(truth, predicted, sensitive_features=groups, **settings)
         return replace(found, positive_label=positive_label(fitted.classes_))

@@ -1,38 +1,41 @@
-"""The task, the answer and its costs, in a few sentences."""
+"""The task, the answer and its costs in a few sentences, and a short summary for notebooks."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from fairij.mitigator import FairIJ
-from fairij.report.comparisons import Comparison, gap_metric, other_gaps, performance
-from fairij.report.wording import LABELS, listed, measured, what_was_done
+from fairij.report.comparisons import (
+    Comparison,
+    gap_metric,
+    gap_words,
+    metric_rows,
+    on_validation_rows,
+    other_gaps,
+    performance,
+)
+from fairij.report.render import render
+from fairij.report.wording import LABELS, account, is_edited, listed, measured
 
 NOTICED = 0.005  # a gap that grew by less is not mentioned
 
 
 def answer(fitted: FairIJ, shown: Comparison) -> str:
     """Three sentences: the task, what the edit did, and the figures."""
-    asked = str(fitted.edit_.settings["constraint"]).replace("_", " ")
-    groups = listed([str(name) for name in shown.before.by_group.index])
-    return (
-        f"The task was to lower the {asked} gap between {groups}. "
-        f"The edit {what_was_done(fitted)} {_figures(fitted, shown)}"
-    )
-
-
-def _figures(fitted: FairIJ, shown: Comparison) -> str:
-    metric = gap_metric(fitted)
+    metric, level, rows = gap_metric(fitted), performance(fitted), shown.rows
+    before: Any = shown.before
+    after: Any = shown.after
     if metric is None:  # only the search measured this gap, on validation rows
+        before, after = (fitted.candidates_.iloc[place] for place in (0, fitted.chosen_))
+        metric, rows = "gap", "validation rows"
         level = "accuracy" if fitted.loss_.is_classification else "r2"
-        before, after = (fitted.candidates_.iloc[row] for row in (0, fitted.chosen_))
-        rows, gaps = "validation rows", (before["gap"], after["gap"])
-        levels = before[level], after[level]
-    else:
-        level, rows = performance(fitted), shown.rows
-        gaps = shown.before[metric], shown.after[metric]
-        levels = shown.before[level], shown.after[level]
+    groups = listed([str(name) for name in shown.before.by_group.index])
+    unchanged = "left the model as it was, because no candidate was better."
     return (
-        f"On the {rows} the gap went from {measured(gaps[0])} to {measured(gaps[1])} and the "
-        f"{LABELS[level]} from {measured(levels[0])} to {measured(levels[1])}."
+        f"The task was to lower the {gap_words(fitted)} between {groups}. "
+        f"The edit {account(fitted).sentence if is_edited(fitted) else unchanged} "
+        f"On the {rows} the gap went from {measured(before[metric])} to {measured(after[metric])} "
+        f"and the {LABELS[level]} from {measured(before[level])} to {measured(after[level])}."
     )
 
 
@@ -44,3 +47,16 @@ def costs(fitted: FairIJ, shown: Comparison) -> str:
         if shown.after[name] > shown.before[name] + NOTICED
     ]
     return f"Other gaps grew: {', '.join(grown)}." if grown else ""
+
+
+def summary_html(fitted: FairIJ) -> str:
+    """An HTML fragment for a notebook cell. Every value in it is escaped."""
+    shown = on_validation_rows(fitted)
+    return render(
+        "summary.html",
+        answer=answer(fitted, shown),
+        costs=costs(fitted, shown),
+        metrics=metric_rows(fitted, shown),
+        shown=shown,
+        sizes=shown.before.by_group["count"].items(),
+    )

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairij._version import __version__
 from fairij.data.checks import whole_number
 from fairij.mitigator import FairIJ
-from fairij.report import library, provenance
+from fairij.report import sections
 from fairij.report.checks import MEANING, checks, worst
 from fairij.report.comparisons import (
     Comparison,
@@ -23,18 +23,14 @@ from fairij.report.comparisons import (
     on_validation_rows,
 )
 from fairij.report.headline import answer, costs
-from fairij.report.render import render
-from fairij.report.sections import (
-    concentration_section,
-    frontier_section,
-    influence_section,
-    prediction_section,
-    rates_section,
-    tiles,
+from fairij.report.render import assets, render
+from fairij.report.training_table import (
+    TrainingTable,
+    harmful_rows,
+    harmful_table,
+    training_table,
 )
-from fairij.report.tables import harmful_table
-from fairij.report.training_table import harmful_rows, training_table
-from fairij.storage.edits import write_whole
+from fairij.storage.checksummed import write_whole
 
 SECTIONS = (
     ("rates", "Rates by group"),
@@ -99,24 +95,17 @@ def write_report(
         raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
     test = on_test_rows(fitted, X_test, y_test, sensitive_features_test)
     rows = whole_number("top_rows", top_rows, 1)
-    training = _training(fitted, X, y, sensitive_features, feature_names, rows)
+    table = training_table(fitted, X, y, sensitive_features, feature_names)
+    training = _training(fitted, table, rows)
     text = _page(fitted, str(title), test or on_held_out_rows(fitted), training)
     write_whole(target, text.encode("utf-8", errors="replace"))
     return target
 
 
-def _training(
-    fitted: FairIJ,
-    X: Any,
-    y: Any,
-    sensitive_features: Any,
-    feature_names: Sequence[str] | None,
-    most: int,
-) -> dict[str, Any]:
+def _training(fitted: FairIJ, table: TrainingTable, most: int) -> dict[str, Any]:
     """The sections that list or count training rows."""
-    table = training_table(fitted, X, y, sensitive_features, feature_names)
     scored = np.flatnonzero(~np.isnan(fitted.influence_))
-    where = concentration_section(fitted, table, scored)
+    where = sections.concentration_section(fitted, table, scored)
     first = [name for found in where["slices"] for name in found.columns]
     return {
         "concentration": where,
@@ -130,30 +119,25 @@ def _page(fitted: FairIJ, title: str, unseen: Comparison | None, training: dict[
     shown = unseen or validation
     found = checks(fitted, validation, unseen)
     verdict = worst(found)
-    scripts = library.scripts()
     return render(
         "page.html",
         title=title,
         version=__version__,
         date=datetime.now(UTC).date().isoformat(),
-        policy=library.content_policy(scripts),
-        style=library.style(),
-        scripts=scripts,
         sections=SECTIONS,
         answer=answer(fitted, shown),
         costs=costs(fitted, shown),
-        tiles=tiles(fitted, shown),
+        tiles=sections.tiles(fitted, shown),
         checks=found,
         overall=verdict,
         meaning=MEANING[verdict],
         percent=f"{100 * shown.confidence:g}",
         positive_label=validation.before.positive_label,
-        parts=rates_section(fitted, validation, unseen),
-        influence=influence_section(fitted),
-        prediction=prediction_section(fitted),
-        settings=provenance.settings(fitted),
-        data=provenance.data(fitted),
-        versions=provenance.versions(),
-        **frontier_section(fitted),
+        parts=sections.rates_section(fitted, validation, unseen),
+        influence=sections.influence_section(fitted),
+        prediction=sections.prediction_section(fitted),
+        **sections.frontier_section(fitted),
+        **sections.settings_section(fitted),
         **training,
+        **assets(),
     )

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from fairij.method.progress import Progress as Listener
-from fairij.method.progress import silent
+from fairij.method.run import Progress as Listener
+from fairij.method.run import silent
 
 LONGEST_STEP = 3600.0  # seconds over which the rate is averaged
 

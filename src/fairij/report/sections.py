@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import platform
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -9,20 +12,23 @@ from numpy.typing import NDArray
 
 from fairij.mitigator import FairIJ
 from fairij.report.candidates import shown_candidates
-from fairij.report.comparisons import Comparison, gap_metric, performance
+from fairij.report.comparisons import (
+    Comparison,
+    gap_metric,
+    gap_words,
+    metric_rows,
+    performance,
+    rate_rows,
+)
 from fairij.report.plots import chart_rates, frontier, influence_curve, picked_mark, rate_chart
 from fairij.report.slices import concentration
-from fairij.report.tables import metric_rows, rate_rows
-from fairij.report.training_table import TrainingTable, dropped_in_order, harmful_rows
-from fairij.report.wording import (
-    LABELS,
-    UNKNOWN,
-    account,
-    interval,
-    measured,
-    plain,
-)
+from fairij.report.training_table import TrainingTable, harmful_rows
+from fairij.report.wording import LABELS, account, interval, measured, plain, shortened
 
+PACKAGES = (
+    *("fairij", "torch", "numpy", "scipy", "pandas", "scikit-learn"),
+    *("lightgbm", "xgboost", "xgboost-cpu", "transformers", "altair"),
+)
 INK, LINE = "#3b4249", "#e3e7eb"
 CONFIG = {
     "font": 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif',
@@ -63,7 +69,6 @@ def spec(chart: Any) -> dict[str, Any]:
 def tiles(fitted: FairIJ, shown: Comparison) -> list[tuple[str, str, str, str]]:
     """The figures at the top: name, before, after, note."""
     metric = gap_metric(fitted)
-    rows = [name for name in (metric, performance(fitted)) if name is not None]
     found = [
         (
             LABELS[name],
@@ -72,14 +77,20 @@ def tiles(fitted: FairIJ, shown: Comparison) -> list[tuple[str, str, str, str]]:
             f"{shown.rows}, {100 * shown.confidence:g} % interval: "
             f"{interval(*shown.after_interval(name))}",
         )
-        for name in rows
+        for name in (metric, performance(fitted))
+        if name is not None
     ]
     if metric is None:
-        first, last = (float(fitted.candidates_["gap"].iloc[at]) for at in (0, fitted.chosen_))
-        name = f"{plain(fitted.edit_.settings['constraint'])} gap"
-        found.insert(0, (name, measured(first), measured(last), "validation rows"))
+        first, last = map(measured, _searched_gaps(fitted))
+        found.insert(0, (gap_words(fitted), first, last, "validation rows"))
     size = account(fitted)
     return [*found, (size.name, "", size.size, size.note)]
+
+
+def _searched_gaps(fitted: FairIJ) -> tuple[float, float]:
+    """The gap on validation rows before the edit and after it."""
+    gaps = fitted.candidates_["gap"]
+    return float(gaps.iloc[0]), float(gaps.iloc[fitted.chosen_])
 
 
 def rates_section(
@@ -116,24 +127,20 @@ def frontier_section(fitted: FairIJ) -> dict[str, Any]:
     shown = shown_candidates(fitted)
     values = shown.for_script(fitted.chosen_)
     front = [row for row, flag in zip(values["figures"], values["pareto"], strict=True) if flag]
+    some = np.linspace(0, len(front) - 1, min(FRONT_ROWS, len(front))).round().astype(int)
     return {
         "candidates": values,
         "frontier_spec": spec(picked_mark(frontier(shown.table, fitted.chosen_), values["chosen"])),
         "performance": LABELS[shown.performance],
-        "front": [_figures(row, values["gap"]) for row in _evenly(front, FRONT_ROWS)],
+        "front": [_figures(front[place], values["gap"]) for place in some],
         "left_out": shown.left_out,
     }
 
 
 def _figures(row: list[float | None], first: int) -> list[str]:
     """Settings in few digits; measures, from place ``first`` on, in four decimals."""
-    known = [float("nan") if value is None else value for value in row]
+    known = [math.nan if value is None else value for value in row]
     return [f"{v:,g}" for v in known[:first]] + [measured(v) for v in known[first:]]
-
-
-def _evenly(rows: list[Any], most: int) -> list[Any]:
-    places = np.linspace(0, len(rows) - 1, min(most, len(rows))).round().astype(int)
-    return [rows[place] for place in places]
 
 
 def influence_section(fitted: FairIJ) -> dict[str, Any]:
@@ -152,7 +159,8 @@ def influence_section(fitted: FairIJ) -> dict[str, Any]:
         f"The worst {len(worst):,} of them ({len(worst) / scored:.1%} of all rows) account for "
         f"{worst.sum() / total:.0%} of the sum of positive scores."
     )
-    marked = dropped_in_order(fitted)
+    # other rows than the most harmful may have been dropped
+    marked = len(fitted.dropped_) if fitted.edit_.settings["drop"] == "fairness" else 0
     caption = "Positive scores, most harmful row first."
     if marked:
         caption += f" Shaded: the {marked:,} rows that the edit leaves out in effect."
@@ -198,11 +206,8 @@ def prediction_section(fitted: FairIJ) -> dict[str, Any]:
     before, predicted, actual = (
         float(found[f"surrogate_{when}"]) for when in ("before", "predicted", "after")
     )
-    gap, edited = (float(fitted.candidates_["gap"].iloc[at]) for at in (0, fitted.chosen_))
-    rows = [
-        ("smooth gap", before, predicted, actual),
-        ("gap", gap, None, edited),
-    ]
+    gap, edited = _searched_gaps(fitted)
+    rows = {"smooth gap": (before, predicted, actual), "gap": (gap, math.nan, edited)}
     foreseen, moved = predicted - before, actual - before
     share = f", {moved / foreseen:.0%} of that" if foreseen else ""
     text = (
@@ -219,14 +224,42 @@ def prediction_section(fitted: FairIJ) -> dict[str, Any]:
     return {
         "text": text,
         "rows": [
-            (
-                name,
-                measured(first),
-                UNKNOWN if middle is None else measured(middle),
-                measured(last),
-                UNKNOWN if middle is None else measured(middle - first),
-                measured(last - first),
-            )
-            for name, first, middle, last in rows
+            (name, *map(measured, (first, middle, last, middle - first, last - first)))
+            for name, (first, middle, last) in rows.items()
         ],
     }
+
+
+def settings_section(fitted: FairIJ) -> dict[str, list[tuple[str, str]]]:
+    """Settings, data and versions: all that is needed to repeat the result."""
+    edit, found, label = fitted.edit_, fitted.diagnostics_, fitted.before_.positive_label
+    data = {
+        "model": type(fitted.estimator).__name__,
+        "training rows": f"{found['n_train']:,}",
+        "rows to judge edits on": f"{int(fitted.before_.by_group['count'].sum()):,}",
+        "positive label": None if label is None else shortened(label),
+        "edited parameters": f"{found['n_parameters']:,}",
+        "fingerprint of the training rows (SHA-256)": edit.data,
+        "fingerprint of the unedited part of the model": edit.frame,
+    }
+    seconds = found.get("seconds", {})
+    if seconds:
+        parts = ", ".join(f"{name} {value:.2f}" for name, value in seconds.items())
+        data["seconds"] = f"{sum(seconds.values()):.2f} ({parts})"
+    versions = {"Python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
+    return {
+        "settings": [(plain(name), _setting(value)) for name, value in edit.settings.items()],
+        "data": [(name, text) for name, text in data.items() if text is not None],
+        "versions": [(name, text) for name, text in versions.items() if text is not None],
+    }
+
+
+def _setting(value: Any) -> str:
+    return f"{value:,g}" if isinstance(value, (int, float)) else shortened(value, 400)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -56,7 +56,6 @@ class Concentration:
     harmful: int
     rows: int
     tested: int
-    columns_left_out: int
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def concentration(
     """The slices that are over-represented among the rows ``harmful`` of ``scored``."""
     sample = _sample(table, harmful, scored)
     if sample is None:
-        return Concentration([], len(harmful), len(scored), 0, 0)
+        return Concentration([], len(harmful), len(scored), 0)
     chosen, left_out = _columns(sample)
     values = [
         (column, text, member)
@@ -96,7 +95,7 @@ def concentration(
     pairs, tested = _pairs(sample, singles[:PARENTS], tested)
     found = _different(singles, len(sample.frame)) + _different(pairs, sample.harmful)
     shown = [slice_ for slice_, _ in _strongest_first(found)[:most]]
-    return Concentration(shown, len(harmful), len(scored), tested, left_out)
+    return Concentration(shown, len(harmful), len(scored), tested)
 
 
 def _sample(
@@ -140,8 +139,9 @@ def _values(column: pd.Series, harmful: int) -> Iterator[tuple[str, NDArray[np.b
     counted = column.iloc[:harmful].value_counts(dropna=False)
     for value in counted.index[counted >= FEWEST][:MOST_VALUES]:
         member = column.isna() if pd.isna(value) else column == value
-        shown = "missing" if pd.isna(value) else _shown(value)
-        yield f"{name}: {shown}", member.to_numpy(bool)
+        is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        shown = number(value) if is_number else shortened(value, 60)
+        yield f"{name}: {'missing' if pd.isna(value) else shown}", member.to_numpy(bool)
 
 
 def _bins(name: str, column: pd.Series) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -198,8 +198,3 @@ def _stands_out(found: Slice) -> bool:
 def _strongest_first(found: list[Found]) -> list[Found]:
     """By the share of harmful rows beyond the expected share, which counts lift and size."""
     return sorted(found, key=lambda one: one[0].share_harmful - one[0].share_all, reverse=True)
-
-
-def _shown(value: object) -> str:
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    return number(value) if is_number else shortened(value, 60)

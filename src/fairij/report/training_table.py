@@ -1,7 +1,8 @@
-"""Training rows as columns that a person can read."""
+"""Training rows as columns that a person can read, and the most harmful ones as a table."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,10 @@ from fairij.data.rows import as_source, n_rows, speaking_of, take_rows
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import as_frame
 from fairij.mitigator import FairIJ
+from fairij.report.wording import shortened
 
 LABEL = "label"
+MOST_SHOWN_COLUMNS = 16
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,12 @@ class TrainingTable:
         if not parts:
             return pd.DataFrame(index=range(len(rows)))
         frame = pd.concat(parts, axis=1)
-        frame.columns = pd.Index(_distinct([str(name) for name in frame.columns]))
-        return frame
+        names: list[str] = []
+        times: Counter[str] = Counter()
+        for name in map(str, frame.columns):  # a feature may be called "label" too
+            times[name] += 1
+            names.append(name if times[name] == 1 else f"{name} ({times[name]})")
+        return frame.set_axis(names, axis=1)
 
 
 def training_table(
@@ -60,11 +67,9 @@ def training_table(
     sensitive = None
     if sensitive_features is not None:
         with speaking_of("sensitive_features"):
-            sensitive = as_frame(sensitive_features, expected_rows=rows)
-        named = (str(name) for name in sensitive.columns)  # columns without a name are numbered
-        sensitive = sensitive.set_axis(
-            ["group" if name.isdigit() else name for name in named], axis="columns"
-        )
+            found = as_frame(sensitive_features, expected_rows=rows)
+        named = map(str, found.columns)  # columns without a name are numbered
+        sensitive = found.set_axis(["group" if n.isdigit() else n for n in named], axis=1)
     return TrainingTable(X, names, labels, sensitive)
 
 
@@ -99,16 +104,6 @@ def _frame(part: Any, names: tuple[str, ...]) -> pd.DataFrame:
     return pd.DataFrame(np.asarray(part).reshape(len(part), -1), columns=list(names))
 
 
-def _distinct(names: list[str]) -> list[str]:
-    """Number repeated names: a feature may be called "label" too."""
-    seen: dict[str, int] = {}
-    result = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        result.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return result
-
-
 def harmful_rows(fitted: FairIJ, most: int) -> NDArray[np.int64]:
     """The rows with the largest positive influence, most harmful first."""
     scores = np.where(fitted.influence_ > 0, fitted.influence_, -np.inf)
@@ -119,6 +114,56 @@ def harmful_rows(fitted: FairIJ, most: int) -> NDArray[np.int64]:
     return some[np.argsort(-scores[some], kind="stable")].astype(np.int64)
 
 
-def dropped_in_order(fitted: FairIJ) -> int:
-    """How many of the most harmful rows were dropped; 0 if others were dropped instead."""
-    return len(fitted.dropped_) if fitted.edit_.settings["drop"] == "fairness" else 0
+@dataclass(frozen=True)
+class Cell:
+    """A value as it is shown; ``sort`` is the number to sort by, if it is one."""
+
+    text: str
+    sort: str = ""
+
+
+@dataclass(frozen=True)
+class HarmfulTable:
+    """The most harmful rows, and the number of columns that are not shown."""
+
+    columns: list[str]
+    rows: list[list[Cell]]
+    left_out: int
+
+
+def harmful_table(
+    fitted: FairIJ, table: TrainingTable, rows: NDArray[np.int64], notable: list[str]
+) -> HarmfulTable:
+    """Rank, row number, influence, then columns; those in ``notable`` come first."""
+    frame = table.take(rows)
+    names = list(frame.columns)
+    if len(names) > MOST_SHOWN_COLUMNS:
+        groups = () if table.sensitive is None else table.sensitive.columns
+        leading = [name for name in (LABEL, *groups, *notable) if name in names]
+        names = list(dict.fromkeys([*leading, *names]))[:MOST_SHOWN_COLUMNS]
+    dropped = set(fitted.dropped_.tolist())
+    measures = {"influence": fitted.influence_}
+    if fitted.loss_influence_ is not None:
+        measures["influence on the loss"] = fitted.loss_influence_
+    body = [
+        [
+            _cell(rank),
+            _cell(row),
+            *(Cell(f"{one[row]:.3e}", repr(float(one[row]))) for one in measures.values()),
+            *([Cell("yes" if row in dropped else "no")] if dropped else []),
+            *map(_cell, values),
+        ]
+        for rank, (row, *values) in enumerate(frame[names].set_axis(rows).itertuples(), start=1)
+    ]
+    first = ["rank", "row", *measures, *(["left out"] if dropped else [])]
+    return HarmfulTable([*first, *names], body, frame.shape[1] - len(names))
+
+
+def _cell(value: Any) -> Cell:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
+        return Cell("missing" if value is None or value is pd.NA else shortened(value))
+    size = float(value)
+    if np.isnan(size):
+        return Cell("missing")
+    whole = size.is_integer() and abs(size) < 1e15
+    return Cell(f"{int(size)}" if whole else f"{size:.5g}", repr(size))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairij.fairness.gaps import GAPS
+from fairij.fairness.rates import GAPS
 
 if TYPE_CHECKING:
     from fairij.method.search.base import Account
@@ -35,35 +35,27 @@ def plain(name: Any) -> str:
     return kind.replace("_", " ") + (f" of {rest.removesuffix(']')}" if bracket else "")
 
 
-def number(value: Any, digits: int = 4) -> str:
+def number(value: float) -> str:
     """A number in few digits; a dash if it is not known."""
-    if value is None:
-        return UNKNOWN
-    if isinstance(value, str):
-        return value
-    value = float(value)
     if math.isnan(value):
         return UNKNOWN
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"
     if value == int(value) and abs(value) < 1e12:
-        return f"{int(value):,}"
-    small = 0 < abs(value) < 10.0**-digits
-    text = f"{value:.2e}" if small or abs(value) >= 1e6 else f"{value:,.{digits}f}"
-    return text.replace("-", MINUS)
+        return f"{int(value):,}".replace("-", MINUS)
+    is_plain = 1e-4 <= abs(value) < 1e6
+    return (f"{value:,.4f}" if is_plain else f"{value:.2e}").replace("-", MINUS)
 
 
-def measured(value: float, digits: int = 4) -> str:
+def measured(value: float) -> str:
     """A rate or gap, always with the same number of digits."""
-    if math.isnan(value):
-        return UNKNOWN
     if not math.isfinite(value) or abs(value) >= 1e6:
         return number(value)
-    return f"{value:,.{digits}f}".replace("-", MINUS)
+    return f"{value:,.4f}".replace("-", MINUS)
 
 
-def interval(low: float, high: float, digits: int = 4) -> str:
-    return f"{measured(low, digits)} to {measured(high, digits)}"
+def interval(low: float, high: float) -> str:
+    return f"{measured(low)} to {measured(high)}"
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
@@ -89,13 +81,6 @@ def account(fitted: FairIJ) -> Account:
     return fitted.search_.account(_rows_changed(fitted), scale, rows)
 
 
-def what_was_done(fitted: FairIJ) -> str:
-    """The end of a sentence that begins with "The edit"."""
-    if not is_edited(fitted):
-        return "left the model as it was, because no candidate was better."
-    return account(fitted).sentence
-
-
 def on_other_rows(fitted: FairIJ) -> str:
     """Why the gap may be larger on rows other than the validation rows, and the gap to expect."""
     reused = fitted.edit_.settings["validation"] == "reuse"
@@ -113,12 +98,12 @@ def on_other_rows(fitted: FairIJ) -> str:
         " The choice was repeated on random samples of these rows. By that, the gap to expect on "
         f"new rows is {measured(found.expected)} ({interval(found.low, found.high)})."
     )
-    if not reused:
-        return text
-    return text + (
-        " This does not include what the edit learned from these very rows. Only held-out rows "
-        "show that."
-    )
+    if reused:
+        text += (
+            " This does not include what the edit learned from these very rows. Only held-out rows "
+            "show that."
+        )
+    return text
 
 
 def _rows_changed(fitted: FairIJ) -> int:

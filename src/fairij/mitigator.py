@@ -227,7 +227,7 @@ class FairIJ(EditingEstimator):
     def _html_repr(self) -> str:  # for scikit-learn's display in notebooks
         if not hasattr(self, "edit_"):
             return str(super()._html_repr())
-        from fairij.report.summary import summary_html
+        from fairij.report.headline import summary_html
 
         return summary_html(self)
 

@@ -17,7 +17,7 @@ LAYERS = [
     {"report", "cli"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-EVERYWHERE = {"_version", "__version__", "errors"}
+EVERYWHERE = {"_version", "__version__", "errors", "load_later"}
 TOP = {"__init__", "__main__", "_version", "errors", "mitigator"}
 # drawing is loaded on demand, by a fitted model that is asked to show itself
 ALLOWED = {("mitigator", "report")}

@@ -5,6 +5,8 @@ Public names are loaded when they are first used, so that `import fairij` is qui
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -51,62 +53,48 @@ _NAMES = {
     "SharedConjugateGradient Woodbury",
     "storage.edits": "Edit",
 }
-_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 _ROOMS = {"baselines", "datasets", "errors", "fairness", "language", "models", "report", "solvers"}
 
 __all__ = [
-    "CONSTRAINTS",
-    "CURVATURES",
-    "LOSSES",
-    "SOLVERS",
-    "AccuracyBudget",
-    "AllPositive",
-    "ArraySource",
-    "ArrowSource",
-    "Audit",
-    "ConjugateGradient",
-    "Constraint",
-    "Edit",
-    "Editable",
-    "Exact",
-    "FairIJ",
-    "Grid",
-    "Identity",
-    "LoaderSource",
-    "LowestGap",
-    "Neumann",
-    "Path",
-    "PrintedWoodFisher",
-    "Reweight",
-    "Sequential",
-    "Shard",
-    "SharedConjugateGradient",
-    "TargetGap",
-    "Woodbury",
-    "__version__",
-    "adapt",
-    "audit",
-    "baselines",
-    "datasets",
-    "errors",
-    "fairness",
-    "language",
-    "models",
-    "pareto_front",
-    "report",
-    "solvers",
-    "stream_influence",
-]
+    "CONSTRAINTS", "CURVATURES", "LOSSES", "SOLVERS", "AccuracyBudget", "AllPositive",
+    "ArraySource", "ArrowSource", "Audit", "ConjugateGradient", "Constraint", "Edit", "Editable",
+    "Exact", "FairIJ", "Grid", "Identity", "LoaderSource", "LowestGap", "Neumann", "Path",
+    "PrintedWoodFisher", "Reweight", "Sequential", "Shard", "SharedConjugateGradient", "TargetGap",
+    "Woodbury", "__version__", "adapt", "audit", "baselines", "datasets", "errors", "fairness",
+    "language", "models", "pareto_front", "report", "solvers", "stream_influence",
+]  # fmt: skip
+
+
+def load_later(
+    package: str, modules: Mapping[str, str], **tables: Mapping[str, str]
+) -> Callable[[str], Any]:
+    """A package's `__getattr__`: it loads a name when it is first used.
+
+    ``modules`` has the names in each module of the package. A table has a "module.Name" for each
+    key, and becomes a dictionary of what is there.
+    """
+    places = {name: module for module, names in modules.items() for name in names.split()}
+    for table in tables.values():
+        places |= {name: module for module, name in (place.split(".") for place in table.values())}
+
+    def load(name: str) -> Any:
+        if name in tables:
+            value: Any = {key: load(place.split(".")[1]) for key, place in tables[name].items()}
+        elif name in places:
+            value = getattr(import_module(f"{package}.{places[name]}"), name)
+        else:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        vars(sys.modules[package])[name] = value  # found directly the next time
+        return value
+
+    return load
+
+
+_load = load_later("fairij", _NAMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f"fairij.{name}")
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'fairij' has no attribute {name!r}")
-    value = getattr(import_module(f"fairij.{_MODULE_OF[name]}"), name)
-    globals()[name] = value  # found directly the next time
-    return value
+    return import_module(f"fairij.{name}") if name in _ROOMS else _load(name)
 
 
 def __dir__() -> list[str]:

@@ -214,8 +214,8 @@ def test_settings_of_a_run(
     """The work itself is left out: what it would be given is of the types of the options."""
     asked: list[Any] = []
 
-    def noted(file: Any, *options: Any, **_: Any) -> None:
-        asked[:] = options
+    def noted(_: Any, options: Any) -> None:
+        asked[:] = [options.tables, options.columns, options.edit]
         raise typer.Exit
 
     monkeypatch.setattr(mitigation, "fit", noted)

@@ -12,16 +12,15 @@ import typer.main
 from typer.testing import CliRunner
 
 import fairij
-from fairij.cli import app, choices
+from fairij.cli import app
+from fairij.cli.options import choices
 from fairij.fairness import CONSTRAINTS
-from fairij.method.curvature import CURVATURES
+from fairij.method.preparation import Drop, Validation
 from fairij.method.search import SEARCHES
-from fairij.method.settings import Drop, Validation
-from fairij.models.losses import LOSSES
 from fairij.solvers import SOLVERS
 
 HEAVY = ("torch", "sklearn", "pandas", "scipy", "numpy", "altair", "pyarrow")
-LISTING = ("influence", "mitigate")  # their help lists all constraints
+LISTING = ("influence", "mitigate", "demo")  # their help lists constraints
 COMMANDS = [
     [name, inner] if hasattr(command, "commands") else [name]
     for name, command in typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
@@ -78,7 +77,8 @@ def test_every_public_name_is_there_and_no_other() -> None:
     for name in fairij.__all__:
         assert getattr(fairij, name) is not None
     assert set(fairij.__all__) <= set(dir(fairij))
-    assert set(fairij.__all__) == {*fairij._MODULE_OF, *fairij._ROOMS, "__version__"}
+    loaded = {name for names in fairij._NAMES.values() for name in names.split()}
+    assert set(fairij.__all__) == {*loaded, *fairij._ROOMS, "__version__"}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = fairij.nothing
 
@@ -95,22 +95,16 @@ def test_any_room_can_be_imported_first() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("option", "known"),
-    [
-        ("solver", SOLVERS),
-        ("curvature", CURVATURES),
-        ("search", SEARCHES),
-        ("drop", get_args(Drop)),
-        ("reuse", get_args(Validation)),
-        ("loss", ("auto", *LOSSES)),
-    ],
-)
-def test_the_names_in_the_help_are_those_of_the_library(option: str, known: object) -> None:
-    assert choices.CHOICES[option] == tuple(known)  # type: ignore[arg-type]
-
-
-def test_the_help_lists_every_constraint() -> None:
+def test_the_help_lists_every_name_of_the_tables() -> None:
     shown = CliRunner().invoke(app, ["mitigate", "--help"], env={"COLUMNS": "200"}).output
     shown = " ".join(shown.replace("│", " ").split())
-    assert f"The gap to lower: {', '.join(CONSTRAINTS)}." in shown
+    for names in ("constraint", "solver", "curvature", "search", "loss"):
+        assert f"{', '.join(choices()[names])}." in shown
+    for name in (*get_args(Drop), *get_args(Validation)):
+        assert name in shown
+
+
+def test_a_solver_and_a_search_are_known_by_the_names_of_their_tables() -> None:
+    assert choices()["solver"] == tuple(SOLVERS)
+    assert choices()["search"] == tuple(SEARCHES) == tuple(s.name for s in SEARCHES.values())
+    assert choices()["constraint"] == tuple(CONSTRAINTS)

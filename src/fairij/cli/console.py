@@ -7,12 +7,15 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from fairij.fairness import Audit
 
 # Standard output, while a command runs. What libraries print meanwhile goes to standard error.
 RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
@@ -39,6 +42,14 @@ def print_json(result: Mapping[str, Any]) -> None:
     typer.echo(text, file=RESULTS.get())
 
 
+def tell(result: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Print a result, as JSON or in a sentence."""
+    if as_json:
+        print_json(result)
+    else:
+        say(text)
+
+
 def plain(value: Any) -> Any:
     """Convert a value to what JSON has: arrays become lists, NaN and infinity become null."""
     if isinstance(value, Mapping):
@@ -59,3 +70,69 @@ def table_of(title: str, columns: Sequence[str], *, numbers: Collection[str] = (
         justify: Literal["left", "right"] = "right" if name in numbers else "left"
         table.add_column(Text(name), justify=justify, overflow="fold")
     return table
+
+
+def audit_dict(audit: Audit) -> dict[str, Any]:
+    columns = ["group", "rate", "value", "low", "high"]
+    return {
+        "metrics": audit.metrics.to_dict(orient="index"),
+        "by_group": audit.by_group.to_dict(orient="index"),
+        "group_intervals": [
+            dict(zip(columns, row, strict=True))
+            for row in audit.group_intervals.reset_index().itertuples(index=False)
+        ],
+        "confidence": audit.confidence,
+        "positive_label": audit.positive_label,
+        "more": audit.more.to_dict(orient="index"),
+    }
+
+
+def positive_said(audit: Audit) -> str:
+    """The label that counts as 1; empty for several classes and for regression."""
+    return "" if audit.positive_label is None else f"Positive label: {audit.positive_label}."
+
+
+def metrics_table(title: str, audits: Mapping[str, Audit]) -> Table:
+    """One line per metric, one column per model; each value has its interval."""
+    from fairij.report.wording import LABELS
+
+    name = f"{title} ({_level(audits)} intervals)"
+    table = table_of(name, ["metric", *audits], numbers=audits)
+    for metric in next(iter(audits.values())).metrics.index:
+        rows = [audit.metrics.loc[metric] for audit in audits.values()]
+        cells = [_cell(float(r["value"]), float(r["low"]), float(r["high"])) for r in rows]
+        plain_name = str(metric).replace("_difference", "_gap").replace("_", " ")
+        table.add_row(Text(LABELS.get(str(metric), plain_name)), *cells)
+    return table
+
+
+def groups_table(title: str, audit: Audit) -> Table:
+    """The number of rows of each group, and its rates with their intervals."""
+    name = f"{title} ({_level({title: audit})} intervals)"
+    table = table_of(name, ["group", "rows", "rate", "value"], numbers={"rows", "value"})
+    intervals = audit.group_intervals
+    for group, count in audit.by_group["count"].items():
+        shown = (Text(str(group)), f"{count:.0f}")
+        of_group = intervals.xs(group, level="group")[["value", "low", "high"]]
+        for rate, cells in zip(of_group.index, of_group.to_numpy().tolist(), strict=True):
+            table.add_row(*shown, Text(str(rate).replace("_", " ")), _cell(*cells))
+            shown = (Text(), "")
+    return table
+
+
+def show_audits(title: str, audits: Mapping[str, Audit]) -> None:
+    """All metrics side by side, then the groups of each model, then the positive label."""
+    show(metrics_table(title, audits))
+    for name, audit in audits.items():
+        show(groups_table(name if len(audits) > 1 else "by group", audit))
+    positive = positive_said(next(iter(audits.values())))
+    if positive:
+        say(positive)
+
+
+def _cell(value: float, low: float, high: float) -> str:
+    return f"{value:.4f} ({low:.3f}, {high:.3f})"
+
+
+def _level(audits: Mapping[str, Audit]) -> str:
+    return f"{next(iter(audits.values())).confidence:.0%}"

@@ -13,10 +13,14 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import nn
 
 from fairij._version import __version__
-from fairij.cli.outputs import replacing
+from fairij.cli.console import metrics_table, print_json, say, show
+from fairij.cli.errors import errors
+from fairij.cli.options import check_choice, constraints
+from fairij.cli.outputs import MARK, replacing
 from fairij.datasets import Split, Splits, adult_splits, fetch_adult
 from fairij.datasets.adult import VALIDATION
 from fairij.datasets.splits import three_way_split
@@ -24,9 +28,10 @@ from fairij.fairness import Audit, audit
 from fairij.method.selection import LowestGap
 from fairij.mitigator import FairIJ
 from fairij.models.torch.training import train_mlp
+from fairij.report.comparisons import Comparison, compared
+from fairij.report.headline import answer, costs
 from fairij.report.page import write_report
 from fairij.report.plots import group_rates, save_chart
-from fairij.report.wording import GAP_METRIC, LABELS
 
 SLACK = 0.005  # validation gap that may be given up for accuracy
 REPORTED = (
@@ -74,39 +79,60 @@ class Demo:
             "version": __version__,
         }
 
-    def table(self, part: str = "test") -> pd.DataFrame:
-        """Before and after on one part, with intervals."""
-        rows = {}
-        for name in REPORTED:
-            cells = {}
-            for when in ("before", "after"):
-                value, low, high = self.audits[when][part].metrics.loc[name]
-                cells[when] = f"{value:.4f}"
-                cells[f"{when} 95 %"] = f"{low:.4f} to {high:.4f}"
-            rows[LABELS[name]] = cells
-        return pd.DataFrame.from_dict(rows, orient="index")
-
-    def answer(self) -> str:
-        metric = GAP_METRIC[self.constraint]
+    def shown(self) -> Comparison:
         before, after = (self.audits[when]["test"] for when in ("before", "after"))
-        edit, rows = self.mitigator.edit_.settings, len(self.splits.train)
-        return (
-            f"Asked to lower the {self.constraint.replace('_', ' ')} gap between "
-            f"{' and '.join(self.splits.groups)}, the edit moved the parameters "
-            f"{edit['scale']:g} times as far as leaving out {edit['k']} of the {rows} training "
-            "rows would, without training again. On the official test set the gap went from "
-            f"{before[metric]:.3f} to {after[metric]:.3f} and accuracy from "
-            f"{before['accuracy']:.4f} to {after['accuracy']:.4f}." + self._costs(before, after)
-        )
+        return compared(self.mitigator, "official test set", before, after)
 
-    def _costs(self, before: Audit, after: Audit) -> str:
-        """Other gaps that grew."""
-        others = [
-            f"the {LABELS[name]} from {before[name]:.3f} to {after[name]:.3f}"
-            for name in REPORTED[2:]
-            if name != GAP_METRIC[self.constraint] and after[name] > before[name] + SLACK
-        ]
-        return f" Not asked for, and worse now: {', '.join(others)}." if others else ""
+
+def show_demo(
+    out: Path, seed: int, constraint: str, data_home: Path | None, *, as_json: bool, force: bool
+) -> None:
+    """Run the demo, write its folder, and show the figures."""
+    check_choice("constraint", constraint, constraints(of_labels=True))
+    _check_folder(out, force=force)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=errors, transient=True, disable=not errors.is_terminal
+    ) as progress:
+        task = progress.add_task("training the network on Adult", total=100)
+        result = run_demo(
+            seed=seed,
+            constraint=constraint,
+            data_home=data_home,
+            on_epoch=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    _check_folder(out, force=force)
+    write_demo(result, out)
+    if as_json:
+        print_json({**result.summary(), "out": out})
+        return
+    shown = result.shown()
+    audits = {"before": shown.before, "after": shown.after}
+    show(metrics_table("UCI Adult, official test set", audits))
+    say(f"{answer(result.mitigator, shown)} {costs(result.mitigator, shown)}".strip())
+    say("Training took {train:.1f} s, the edit {mitigate:.1f} s.".format(**result.seconds))
+    say(f"The page is {out / 'report.html'}")
+
+
+def _check_folder(out: Path, *, force: bool) -> None:
+    """Raise unless the demo may write here. Only the folder of an earlier demo is replaced.
+
+    A folder of `mitigate` has settings next to its summary; a folder of the demo has none.
+    """
+    if out.exists() and not out.is_dir():
+        raise FileExistsError(f"--out must be a folder, but {out} is a file.")
+    if not out.exists() or not any(out.iterdir()):
+        return
+    if not force:
+        raise FileExistsError(
+            f"{out} exists and is not empty; pass --force to replace it, or name a new folder by "
+            "--out."
+        )
+    if not (out / "summary.json").is_file() or (out / MARK).exists():
+        raise FileExistsError(
+            f"{out} was not written by this command, so --force will not replace it; name a new "
+            "folder."
+        )
 
 
 def run_demo(
@@ -132,12 +158,12 @@ def run_demo(
         _incomes(train),
         X_val=validation.X,
         y_val=_incomes(validation),
-        sensitive_features_val=[splits.groups[code] for code in validation.s],
+        sensitive_features_val=_named(validation, splits),
     )
     seconds = {"train": trained - start, "mitigate": time.perf_counter() - trained}
     parts = {"validation": validation, "test": test}
     audits = {
-        when: {name: _audit(module, part, splits.groups) for name, part in parts.items()}
+        when: {name: _audit(module, part, splits) for name, part in parts.items()}
         for when, module in (("before", model), ("after", mitigator.estimator_))
     }
     people = _people(seed, data_home)
@@ -152,11 +178,10 @@ def _people(seed: int, data_home: Path | None) -> pd.DataFrame:
     return adult.data.iloc[official[fitted]].reset_index(drop=True)
 
 
-def _audit(module: nn.Module, part: Split, groups: tuple[str, ...]) -> Audit:
+def _audit(module: nn.Module, part: Split, splits: Splits) -> Audit:
     with torch.no_grad():
         predicted = (module(torch.from_numpy(part.X))[:, 0] > 0).numpy().astype(int)
-    named = [groups[code] for code in part.s]
-    return audit(part.y.astype(int), predicted, sensitive_features=named)
+    return audit(part.y.astype(int), predicted, sensitive_features=_named(part, splits))
 
 
 def write_demo(demo: Demo, out: Path) -> None:

@@ -1,53 +1,28 @@
-"""`fairij apply` and `fairij undo`: apply an edit to a model file, or remove it."""
+"""Model files that are written: the work of `fairij apply` and `fairij undo`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
+import torch
 
-from fairij.cli.console import print_json, say
-from fairij.cli.options import Config, Force, Json, ModelOptions, ModelPath
-from fairij.cli.outputs import check_target, save_model, whole_file
+from fairij.cli.console import tell
+from fairij.cli.options import MoveOptions
+from fairij.cli.outputs import check_target, whole_file
 from fairij.errors import InvalidInputError
+from fairij.models import adapt
+from fairij.storage.edits import Edit
+from fairij.storage.model_files import ModelFile
+
+PROBE_BYTES = 2**16
 
 
-@dataclass(frozen=True)
-class Move:
-    """The options of `apply` and `undo`."""
-
-    model: ModelPath
-    edit: Annotated[Path, typer.Option(help="The edit, as `mitigate` wrote it.")]
-    out: Annotated[Path, typer.Option(help="New model file, in the same format.")]
-    as_json: Json = False
-    force: Force = False
-    config: Config = None
-
-
-APPLY_EXAMPLES = (
-    "fairij apply --model model.txt --edit result/edit.safetensors --out fair-model.txt",
-)
-UNDO_EXAMPLES = (
-    "fairij undo --model fair-model.txt --edit result/edit.safetensors --out original.txt",
-)
-
-
-def apply(asked: Move, opening: ModelOptions) -> None:
-    """Apply a saved edit to the model that it was made for."""
-    _move(asked, opening, undo=False)
-
-
-def undo(asked: Move, opening: ModelOptions) -> None:
-    """Remove an edit: the original parameters come back, to the last bit."""
-    _move(asked, opening, undo=True)
-
-
-def _move(asked: Move, opening: ModelOptions, *, undo: bool) -> None:
-    from fairij.storage.edits import Edit
-
-    model, out = asked.model, asked.out
+def move(asked: MoveOptions, *, undo: bool) -> None:
+    """Write the model with the edit, or without it."""
+    model, out, opening = asked.model, asked.out, asked.opening
     check_target(out, force=asked.force)
     file, change = opening.open(model), Edit.load(asked.edit)
     if out.suffix != file.suffix:
@@ -58,9 +33,44 @@ def _move(asked: Move, opening: ModelOptions, *, undo: bool) -> None:
     moved = change.undo(file.model) if undo else change.apply(file.model)
     with whole_file(out, force=asked.force) as target:
         save_model(file, moved, target, opening.open)
-    if asked.as_json:
-        print_json({"out": str(out), "kind": file.kind, "edit": dict(change.settings)})
-    else:
-        say(
-            f"{'Removed' if undo else 'Applied'} {change} {'from' if undo else 'to'} {model}: {out}"
+    done, where = ("Removed", "from") if undo else ("Applied", "to")
+    tell(
+        {"out": str(out), "kind": file.kind, "edit": dict(change.settings)},
+        f"{done} {change} {where} {model}: {out}",
+        as_json=asked.as_json,
+    )
+
+
+def save_model(
+    file: ModelFile, model: Any, target: Path, open_again: Callable[[Path], ModelFile]
+) -> None:
+    """Write a model in its own format, and read it back to compare the parameters.
+
+    Some libraries give no clear error, or none, when a disk is full.
+    """
+    try:
+        file.save(model, target)
+        same = _parameters_equal(model, open_again(target).model)
+    except Exception as error:
+        _raise_if_full(target.parent)
+        if isinstance(error, OSError):
+            raise
+        raise InvalidInputError(f"The model could not be written as {file.kind}: {error}") from None
+    if not same:
+        _raise_if_full(target.parent)
+        raise InvalidInputError(
+            f"The model could not be written as {file.kind}: read back, its parameters differ."
         )
+
+
+def _parameters_equal(first: Any, second: Any) -> bool:
+    if isinstance(first, torch.nn.Module):
+        one, other = first.state_dict(), second.state_dict()
+        return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
+    return torch.equal(adapt(first).theta, adapt(second).theta)
+
+
+def _raise_if_full(folder: Path) -> None:
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        probe.write(b"\0" * PROBE_BYTES)
+        probe.flush()

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import errno
 import re
-import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
-from typing import Any, NoReturn
+from contextlib import contextmanager
+from typing import NoReturn
 
 import typer
 from rich.console import Console
-from typer.core import TyperCommand, TyperOption
 
-from fairij.cli.choices import with_names
-from fairij.cli.console import RESULTS
 from fairij.errors import CorruptEditError, FairIJError, FairIJWarning, InvalidInputError
 
 DONE, FAILED, BAD_INPUT, TARGET_MISSED, CANNOT_WRITE, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -55,24 +51,6 @@ SAME = {
 }
 
 errors = Console(stderr=True)
-
-
-class Command(TyperCommand):
-    """A command that ends every expected failure in one line and an exit code."""
-
-    def invoke(self, ctx: Any) -> Any:
-        results = RESULTS.set(sys.stdout)
-        try:
-            with guarded(), redirect_stdout(sys.stderr):
-                return super().invoke(ctx)
-        finally:
-            RESULTS.reset(results)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        for parameter in self.params:  # names that take a moment to load
-            if isinstance(parameter, TyperOption) and parameter.help:
-                parameter.help = with_names(parameter.help)
-        super().format_help(ctx, formatter)
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -1,29 +1,37 @@
-"""`FairIJ` from options and tables: shared by `influence` and `mitigate`."""
+"""`FairIJ` from options and tables, for `mitigate`, and the work of `influence`."""
 
 from __future__ import annotations
 
 import dataclasses
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import typer
 
+from fairij.cli.config import note_changed
+from fairij.cli.console import tell
 from fairij.cli.measure import model_speaks
-from fairij.cli.options import ColumnOptions, EditOptions, FitTables
+from fairij.cli.options import ColumnOptions, EditOptions, FitTables, InfluenceOptions
+from fairij.cli.outputs import check_target, whole_file
 from fairij.cli.rows import Part, check_every_group, read_part
-from fairij.data.labels import positive_label
-from fairij.data.processes import rank
+from fairij.data.rows import rank
 from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
 from fairij.method.search import SEARCHES, Grid, Search
 from fairij.method.selection import AccuracyBudget, LowestGap, Selection, TargetGap
 from fairij.mitigator import FairIJ
+from fairij.models.labels import positive_label
 from fairij.scale.sharding import shared_out, start
 from fairij.storage.model_files import ModelFile
+from fairij.storage.tables import table_kind, write_table
 
+# options that are parameters of `FairIJ` as they are
+SAME = (
+    *("solver", "curvature", "drop", "validation_fraction", "holdout_fraction", "temperature"),
+    *("loss", "weight_decay", "memory_limit", "confidence"),
+)
 QUICK = Grid(k=(1,), scales=(1.0,))  # scores need no search
 
 
@@ -36,21 +44,16 @@ class Fitted:
     validation: Part | None  # None: split off the training rows
 
 
-def fit(
-    file: ModelFile,
-    tables: FitTables,
-    columns: ColumnOptions,
-    edit: EditOptions,
-    *,
-    scores_only: bool = False,
-    checkpoint: Path | None = None,
-) -> Fitted:
+def fit(file: ModelFile, asked: InfluenceOptions, **settings: Any) -> Fitted:
+    """Fit on the tables that were asked for; ``settings`` win over the options."""
     start()  # under torchrun, processes share the training rows and the first one writes
-    mitigator = make_mitigator(file.model, edit).set_params(checkpoint=checkpoint)
-    if scores_only:
-        mitigator.set_params(search=QUICK)
+    mitigator = make_mitigator(file.model, asked.edit)
+    mitigator.set_params(**settings)
+    tables, columns = asked.tables, asked.columns
     train = read_train(tables, columns, file)
     X, y, weight, groups = shared_out(train.X, train.y, train.weight, train.groups)
+    given: dict[str, Any] = {"sensitive_features": groups}
+    validation = None
     if tables.validation is None:
         warnings.warn(
             "No --validation was given, so some of the training rows are used instead. The "
@@ -59,24 +62,22 @@ def fit(
             FairIJWarning,
             stacklevel=2,
         )
-        with model_speaks(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", SeenRowsWarning)  # said above
-            mitigator.fit(X, y, sensitive_features=groups, sample_weight=weight)
-        return _by_the_first(Fitted(mitigator, train, None))
-    validation = read_part(
-        tables.validation, tables.validation_query, columns, file, with_weights=False
-    )
-    check_every_group(train, validation)
-    with model_speaks():
-        mitigator.fit(
-            X,
-            y,
-            X_val=validation.X,
-            y_val=validation.y,
-            sensitive_features_val=validation.groups,
-            sample_weight=weight,
-        )
-    return _by_the_first(Fitted(mitigator, train, validation))
+    else:
+        path, query = tables.validation, tables.validation_query
+        validation = read_part(path, query, columns, file, with_weights=False)
+        check_every_group(train, validation)
+        given = {
+            "X_val": validation.X,
+            "y_val": validation.y,
+            "sensitive_features_val": validation.groups,
+        }
+    with model_speaks(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeenRowsWarning)  # said above
+        mitigator.fit(X, y, sample_weight=weight, **given)
+    if rank() > 0:
+        raise typer.Exit
+    _name_classes(mitigator, train)
+    return Fitted(mitigator, train, validation)
 
 
 def read_train(tables: FitTables, columns: ColumnOptions, file: ModelFile) -> Part:
@@ -88,13 +89,6 @@ def read_train(tables: FitTables, columns: ColumnOptions, file: ModelFile) -> Pa
         with_groups=tables.validation is None,
         stream=tables.stream,
     )
-
-
-def _by_the_first(fitted: Fitted) -> Fitted:
-    if rank() > 0:
-        raise typer.Exit
-    _name_classes(fitted.mitigator, fitted.train)
-    return fitted
 
 
 def _name_classes(mitigator: FairIJ, train: Part) -> None:
@@ -109,26 +103,18 @@ def _name_classes(mitigator: FairIJ, train: Part) -> None:
 
 def make_mitigator(model: Any, edit: EditOptions) -> FairIJ:
     """A `FairIJ` with these settings, not yet fitted."""
+    same = {name: getattr(edit, name) for name in SAME}
     return FairIJ(
         model,
         constraints=edit.constraint,
-        solver=edit.solver,
         damping=_damping(edit.damping),
-        curvature=edit.curvature,
         search=_search(edit),
         selection=_selection(edit),
-        drop=edit.drop,
         validation=edit.reuse,
-        validation_fraction=edit.validation_fraction,
-        holdout_fraction=edit.holdout_fraction,
-        temperature=edit.temperature,
-        loss=edit.loss,
-        weight_decay=edit.weight_decay,
         parameters=_parameters(edit.parameters),
         batch_size=edit.batch_size or "auto",
-        memory_limit=edit.memory_limit,
-        confidence=edit.confidence,
         random_state=edit.seed,
+        **same,
     )
 
 
@@ -188,3 +174,37 @@ def scores_frame(mitigator: FairIJ) -> pd.DataFrame:
     if mitigator.loss_influence_ is not None:
         frame["loss_influence"] = mitigator.loss_influence_
     return frame
+
+
+def write_scores(asked: InfluenceOptions) -> None:
+    """The work of `fairij influence`: write the scores, and the settings next to them."""
+    out, force = asked.out, asked.force
+    if table_kind(out) not in ("csv", "parquet"):
+        raise InvalidInputError(f"--out must end in .csv or .parquet, got {out}.")
+    settings_file = out.with_name(f"{out.name.split('.')[0]}.settings.toml")
+    for target in (out, settings_file):
+        check_target(target, force=force)
+    note_changed(asked.config, asked.files())
+    mitigator = fit(asked.opening.open(asked.model), asked, search=QUICK).mitigator
+    frame = scores_frame(mitigator)
+    with whole_file(out, force=force) as target, whole_file(settings_file, force=force) as noted:
+        write_table(frame, target)
+        noted.write_text(asked.settings("influence"), encoding="utf-8")
+    found: dict[str, Any] = {
+        "out": str(out),
+        "settings": str(settings_file),
+        "rows": len(frame),
+        "positive": int((mitigator.influence_ > 0).sum()),
+        "constraint": asked.edit.constraint,
+        "gap": float(mitigator.candidates_["gap"].iloc[0]),
+        "worst_rows": frame.nsmallest(10, "rank")["row"].tolist(),
+        "diagnostics": mitigator.diagnostics_,
+    }
+    tell(
+        found,
+        f"Wrote the scores of {found['rows']} rows to {out}. Dropping any of {found['positive']} "
+        f"of them would lower the {asked.edit.constraint.replace('_', ' ')} gap, now "
+        f"{found['gap']:.4f} on validation rows. The worst rows: "
+        f"{', '.join(map(str, found['worst_rows']))}.",
+        as_json=asked.as_json,
+    )

@@ -1,4 +1,4 @@
-"""The folder that `mitigate` writes, and how it is read back."""
+"""The folder that `mitigate` writes, how it is read back, and its page."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ import numpy as np
 import pandas as pd
 
 from fairij._version import __version__
-from fairij.cli.console import plain
-from fairij.cli.display import audit_dict, audit_from_dict
+from fairij.cli.console import audit_dict, plain
 from fairij.cli.fitting import scores_frame
+from fairij.cli.options import PageOptions
+from fairij.cli.rows import Part
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
 from fairij.fairness.optimism import HonestGap
-from fairij.method.settings import get_search
+from fairij.method.preparation import get_search
 from fairij.mitigator import FairIJ
 from fairij.models.losses import get_loss
+from fairij.report import write_report
 from fairij.storage.edits import Edit
 
 EDIT, SUMMARY = "edit.safetensors", "summary.json"
@@ -128,3 +130,53 @@ def _exactly(path: Path) -> pd.DataFrame:
         return numbers if any("." in str(t) or t != t for t in texts) else numbers.astype(int)
 
     return pd.DataFrame({name: column(name) for name in cells.columns})
+
+
+def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
+    def frame(metrics: Mapping[str, Any]) -> pd.DataFrame:
+        columns = ["value", "low", "high"]
+        rows = {name: [row[column] for column in columns] for name, row in metrics.items()}
+        found = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+        return found.astype(float).rename_axis("metric")
+
+    by_group = pd.DataFrame.from_dict(stored["by_group"], orient="index")
+    intervals = pd.DataFrame(stored["group_intervals"]).set_index(["group", "rate"])
+    return Audit(
+        frame(stored["metrics"]),
+        by_group.rename_axis("group"),
+        float(stored["confidence"]),
+        intervals.astype(float),
+        stored["positive_label"],
+        frame(stored.get("more", {})),
+    )
+
+
+def write_page(
+    fitted: FairIJ,
+    target: Path,
+    *,
+    train: Part,
+    test: Part | None,
+    page: PageOptions,
+    overwrite: bool = False,
+) -> None:
+    """Write the page. Of texts it shows only the lengths, unless asked for the texts."""
+    rows = {}
+    if test is not None:
+        y = test.y if train.names is None else np.asarray(train.names)[test.y.astype(int)]
+        rows = {"X_test": test.X, "y_test": y, "sensitive_features_test": test.groups}
+    is_shown = page.show_text or not train.is_text
+    write_report(
+        fitted,
+        target,
+        X=train.features if is_shown else _lengths(train.features),
+        y=train.label,
+        sensitive_features=train.groups,
+        title=page.title,
+        overwrite=overwrite,
+        **rows,
+    )
+
+
+def _lengths(texts: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({f"characters of {name}": texts[name].str.len() for name in texts})

@@ -1,4 +1,4 @@
-"""Audits of a model on a table."""
+"""Audits of models on a table: the work of `fairij audit` and `fairij compare`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,92 @@ from typing import Any
 import numpy as np
 
 import fairij
-from fairij.cli.options import MeasureOptions
-from fairij.cli.rows import Part
+from fairij.cli.console import audit_dict, print_json, say, show_audits
+from fairij.cli.options import AuditOptions, MeasureOptions
+from fairij.cli.outputs import MARK
+from fairij.cli.rows import Part, check_two_groups, features_said, read_part
 from fairij.errors import FairIJError, InvalidInputError, SmallGroupWarning
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.constraints import SMALL_CELL
 from fairij.fairness.groups import encode_groups
 from fairij.models import adapt
 from fairij.models.labels import encode_labels, positive_label
+from fairij.storage.edits import FORMAT, Edit
+from fairij.storage.model_files import ModelFile
+
+HEADER_BYTES = 4096
+
+
+def audit_model(model: Path, asked: AuditOptions) -> None:
+    file, table, columns = asked.opening.open(model), asked.table.table, asked.columns
+    part = check_two_groups(_read(asked, file), table)
+    found = measured(file.model, part, asked.how)
+    if asked.as_json:
+        print_json(
+            {
+                **audit_dict(found),
+                "rows": len(part),
+                "model": {"path": str(model), "kind": file.kind},
+                "features": part.feature_names,
+                "sensitive": columns.sensitive,
+            }
+        )
+        return
+    show_audits(f"{model.name} on {len(part)} rows of {table.name}", {"value": found})
+    say(f"The model has {features_said(part, columns)}")
+
+
+def compare_models(models: list[Path], asked: AuditOptions) -> None:
+    names, table = _names(models), asked.table.table
+    if _edit_at(models[0]) is not None:
+        raise InvalidInputError(
+            f"The first must be the model that edits are applied to, but {models[0]} holds an "
+            "edit: name the model before it."
+        )
+    base = asked.opening.open(models[0])
+    part = check_two_groups(_read(asked, base), table)
+    found = {names[0]: measured(base.model, part, asked.how)}
+    for name, path in zip(names[1:], models[1:], strict=True):
+        edit = _edit_at(path)
+        if edit is not None:
+            found[name] = measured(edit.apply(base.model), part, asked.how)
+        else:
+            file = asked.opening.open(path)
+            found[name] = measured(file.model, _read(asked, file), asked.how)
+    if asked.as_json:
+        audits = {name: audit_dict(audit) for name, audit in found.items()}
+        print_json({"rows": len(part), "models": audits})
+        return
+    show_audits(f"{len(part)} rows of {table.name}", found)
+
+
+def _read(asked: AuditOptions, file: ModelFile) -> Part:
+    return read_part(asked.table.table, asked.table.query, asked.columns, file)
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """Short names: each path with only as many folders as tell it from the others."""
+    twice = [path for place, path in enumerate(paths) if path in paths[:place]]
+    if twice:
+        raise InvalidInputError(f"Each model is compared once, but {twice[0]} is named twice.")
+
+    def name(path: Path) -> str:
+        tails = (path.parts[-length:] for length in range(1, len(path.parts)))
+        alone = (t for t in tails if sum(other.parts[-len(t) :] == t for other in paths) == 1)
+        return str(Path(*next(alone, path.parts)))
+
+    return [name(path) for path in paths]
+
+
+def _edit_at(path: Path) -> Edit | None:
+    """The edit in a file or in a folder that `mitigate` wrote; None if it is a model."""
+    if path.is_dir() and (path / MARK).is_file():
+        return Edit.load(path / "edit.safetensors")
+    if path.suffix == ".safetensors" and path.is_file():
+        with path.open("rb") as stream:
+            if FORMAT.encode() in stream.read(HEADER_BYTES):
+                return Edit.load(path)
+    return None
 
 
 def measured(model: Any, part: Part, how: MeasureOptions) -> Audit:

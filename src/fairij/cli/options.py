@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-import typer
+from typer import Option
 
-from fairij.cli.choices import ALL_CONSTRAINTS, CURVATURES, LOSSES, SEARCHES, SOLVERS, check_choices
-from fairij.cli.config import read_config
+from fairij import solvers
+from fairij.cli.config import as_asked, read_config, settings_toml
 from fairij.errors import InvalidInputError
+from fairij.method import search as searches
 
 if TYPE_CHECKING:
     from fairij.storage.model_files import ModelFile
 
-Option = typer.Option
-
-
-def _in_model(text: str, *names: str) -> Any:
-    return Option(*names, help=text, rich_help_panel="The model")
-
-
-def _in_columns(text: str, *names: str) -> Any:
-    return Option(*names, help=text, rich_help_panel="Columns")
-
-
-def _in_edit(text: str, **more: Any) -> Any:
-    return Option(help=text, rich_help_panel="The edit", **more)
+CONSTRAINTS, LABEL_CONSTRAINTS = "{constraints}", "{constraints of labels}"  # see `with_names`
 
 
 @dataclass(frozen=True)
@@ -37,26 +27,20 @@ class ModelOptions:
 
     model_class: Annotated[
         str | None,
-        _in_model(
-            "The class of torch parameters: package.module:Net, installed or in this folder, or "
-            "net.py:Net."
-        ),
+        "The class of torch parameters: package.module:Net, installed or in this folder, or "
+        "net.py:Net.",
     ] = None
     model_args: Annotated[
-        str | None,
-        _in_model("""The arguments of its constructor as JSON, as in '{"inputs": 4}'."""),
+        str | None, """The arguments of its constructor as JSON, as in '{"inputs": 4}'."""
     ] = None
     trust: Annotated[
         list[str] | None,
-        _in_model("A type that a skops file may hold, beyond the known safe ones; repeatable."),
+        "A type that a skops file may hold, beyond the known safe ones; repeatable.",
     ] = None
     trust_pickle: Annotated[
         bool,
-        _in_model(
-            "Open pickle, joblib and exported torch files. They run code that they carry. Never "
-            "taken from a settings file.",
-            "--trust-pickle",
-        ),
+        "Open pickle, joblib and exported torch files. They run code that they carry. Never taken "
+        "from a settings file.",
     ] = False
 
     def open(self, path: Path) -> ModelFile:
@@ -79,52 +63,41 @@ class ModelOptions:
 class ColumnOptions:
     """What the columns of a table are for."""
 
-    label: Annotated[str, _in_columns("The column of true labels.")]
+    label: Annotated[str, "The column of true labels."]
     sensitive: Annotated[
-        list[str],
-        _in_columns("A column of groups. Repeat it to take every combination as a group."),
+        list[str], "A column of groups. Repeat it to take every combination as a group."
     ]
     features: Annotated[
         list[str] | None,
-        _in_columns(
-            "A feature column; repeatable. Default: the columns that the model knows by name, "
-            "else all other columns."
-        ),
+        "A feature column; repeatable. Default: the columns that the model knows by name, else all "
+        "other columns.",
     ] = None
     sensitive_as_features: Annotated[
-        bool,
-        _in_columns(
-            "Also take the sensitive columns as features, if the model knows no names.",
-            "--sensitive-as-features",
-        ),
+        bool, "Also take the sensitive columns as features, if the model knows no names."
     ] = False
     weights: Annotated[
         str | None,
-        _in_columns(
-            "The column of row weights. In `audit` and `compare` they weigh the measured rows, in "
-            "`influence` and `mitigate` the training rows only."
-        ),
+        "The column of row weights. In `audit` and `compare` they weigh the measured rows, in "
+        "`influence` and `mitigate` the training rows only.",
     ] = None
-    positive: Annotated[
-        str | None, _in_columns("The label that counts as 1; all others count as 0.")
-    ] = None
-    text: Annotated[str | None, _in_columns("The column of text, for a Hugging Face model.")] = None
+    positive: Annotated[str | None, "The label that counts as 1; all others count as 0."] = None
+    text: Annotated[str | None, "The column of text, for a Hugging Face model."] = None
 
 
 @dataclass(frozen=True)
 class TableOptions:
     """One table."""
 
-    table: Annotated[Path, Option(help="CSV, Parquet, Arrow (Feather) or DuckDB file.")]
-    query: Annotated[str | None, Option(help="SQL that selects the rows of a DuckDB file.")] = None
+    table: Annotated[Path, "CSV, Parquet, Arrow (Feather) or DuckDB file."]
+    query: Annotated[str | None, "SQL that selects the rows of a DuckDB file."] = None
 
 
 @dataclass(frozen=True)
 class MeasureOptions:
     """How a model is measured on a table."""
 
-    loss: Annotated[str, Option(help="squared_error for regression; else auto.")] = "auto"
-    confidence: Annotated[float, Option(help="Level of the intervals.")] = 0.95
+    loss: Annotated[str, "squared_error for regression; else auto."] = "auto"
+    confidence: Annotated[float, "Level of the intervals."] = 0.95
     seed: Annotated[int, Option(min=0, help="Seed of the bootstrap.")] = 0
 
     def __post_init__(self) -> None:
@@ -135,46 +108,29 @@ class MeasureOptions:
 class FitTables:
     """The tables that an edit is made from."""
 
-    train: Annotated[Path, Option(help="The rows that the model was trained on.")]
+    train: Annotated[Path, "The rows that the model was trained on."]
     validation: Annotated[
         Path | None,
-        Option(
-            help="Rows to measure the gap on and to choose the edit by. Default: some of the "
-            "training rows."
-        ),
+        "Rows to measure the gap on and to choose the edit by. Default: some of the training rows.",
     ] = None
-    train_query: Annotated[str | None, Option(help="SQL, if --train is a DuckDB file.")] = None
-    validation_query: Annotated[
-        str | None, Option(help="SQL, if --validation is a DuckDB file.")
-    ] = None
+    train_query: Annotated[str | None, "SQL, if --train is a DuckDB file."] = None
+    validation_query: Annotated[str | None, "SQL, if --validation is a DuckDB file."] = None
     stream: Annotated[
         bool,
-        Option(
-            "--stream",
-            help="Read the features of --train in chunks, for more rows than memory holds. "
-            "Parquet and Arrow files only.",
-        ),
+        "Read the features of --train in chunks, for more rows than memory holds. Parquet and "
+        "Arrow files only.",
     ] = False
-
-    def files(self) -> dict[str, Path | None]:
-        return {"train": self.train, "validation": self.validation}
 
 
 @dataclass(frozen=True)
 class PageOptions:
     """What the report page of a run shows."""
 
-    test: Annotated[
-        Path | None, Option(help="Rows that play no part in the edit, to measure it on.")
-    ] = None
-    test_query: Annotated[str | None, Option(help="SQL, if --test is a DuckDB file.")] = None
-    title: Annotated[str, Option(help="Title of the report page.")] = "Fairness report"
+    test: Annotated[Path | None, "Rows that play no part in the edit, to measure it on."] = None
+    test_query: Annotated[str | None, "SQL, if --test is a DuckDB file."] = None
+    title: Annotated[str, "Title of the report page."] = "Fairness report"
     show_text: Annotated[
-        bool,
-        Option(
-            "--show-text",
-            help="Show the worst training texts on the page. Without it, only their lengths.",
-        ),
+        bool, "Show the worst training texts on the page. Without it, only their lengths."
     ] = False
 
 
@@ -182,68 +138,69 @@ class PageOptions:
 class EditOptions:
     """Settings of `FairIJ`, by the same names."""
 
-    constraint: Annotated[str, _in_edit(f"The gap to lower: {ALL_CONSTRAINTS}.")] = (
-        "demographic_parity"
-    )
+    constraint: Annotated[str, f"The gap to lower: {CONSTRAINTS}."] = "demographic_parity"
     accuracy_budget: Annotated[
         float | None,
-        _in_edit("Choose the lowest gap that costs at most this much accuracy; 0.01 is one point."),
+        "Choose the lowest gap that costs at most this much accuracy; 0.01 is one point.",
     ] = None
     target_gap: Annotated[
         float | None,
-        _in_edit(
-            "Choose the best accuracy whose gap is at most this; exit code 3 if there is none."
-        ),
+        "Choose the best accuracy whose gap is at most this; exit code 3 if there is none.",
     ] = None
     slack: Annotated[
         float | None,
-        _in_edit("Choose the best accuracy whose gap is within this of the lowest (default: 0)."),
+        "Choose the best accuracy whose gap is within this of the lowest (default: 0).",
     ] = None
-    solver: Annotated[str, _in_edit(f"One of {', '.join(SOLVERS)}.")] = "cg"
+    solver: Annotated[str, f"One of {', '.join(solvers.NAMES)}."] = "cg"
     damping: Annotated[
         list[str] | None,
-        _in_edit("Added to the curvature (default: 0.01), or auto. Repeat it to try several."),
+        "Added to the curvature (default: 0.01), or auto. Repeat it to try several.",
     ] = None
-    curvature: Annotated[str, _in_edit(f"One of {', '.join(CURVATURES)}.")] = "ggn"
-    search: Annotated[str, _in_edit(f"Which edits to try: {', '.join(SEARCHES)}.")] = "grid"
-    max_k: Annotated[int | None, _in_edit("Most rows to drop (grid and sequential search).")] = None
+    curvature: Annotated[str, "One of ggn, empirical_fisher, hessian."] = "ggn"
+    search: Annotated[str, f"Which edits to try: {', '.join(searches.NAMES)}."] = "grid"
+    max_k: Annotated[int | None, "Most rows to drop (grid and sequential search)."] = None
     scale: Annotated[
-        list[float] | None,
-        _in_edit("Multiply the edit by this; repeatable. Default: that of the search."),
+        list[float] | None, "Multiply the edit by this; repeatable. Default: that of the search."
     ] = None
-    drop: Annotated[
-        str, _in_edit("fairness, or loss_aware: only rows that also raise the loss.")
-    ] = "fairness"
+    drop: Annotated[str, "fairness, or loss_aware: only rows that also raise the loss."] = (
+        "fairness"
+    )
     reuse: Annotated[
-        str,
-        _in_edit("How validation rows serve gradient and choice: reuse, split or cross_fit."),
+        str, "How validation rows serve gradient and choice: reuse, split or cross_fit."
     ] = "reuse"
     validation_fraction: Annotated[
-        float, _in_edit("Fraction of training rows to validate on, without --validation.")
+        float, "Fraction of training rows to validate on, without --validation."
     ] = 0.3
-    holdout_fraction: Annotated[
-        float, _in_edit("Fraction of validation rows that the edit never sees.")
-    ] = 0.0
-    temperature: Annotated[float, _in_edit("Sharpness of the soft score.")] = 1.0
-    loss: Annotated[str, _in_edit(f"The training loss: auto, {', '.join(LOSSES)}.")] = "auto"
+    holdout_fraction: Annotated[float, "Fraction of validation rows that the edit never sees."] = (
+        0.0
+    )
+    temperature: Annotated[float, "Sharpness of the soft score."] = 1.0
+    loss: Annotated[
+        str, "The training loss: auto, binary_cross_entropy, softmax_cross_entropy, squared_error."
+    ] = "auto"
     weight_decay: Annotated[
-        float, _in_edit("The L2 penalty of training, if the model does not record it.")
+        float, "The L2 penalty of training, if the model does not record it."
     ] = 0.0
     parameters: Annotated[
-        list[str] | None,
-        _in_edit("Which torch parameters may change: all, names or patterns; repeatable."),
+        list[str] | None, "Which torch parameters may change: all, names or patterns; repeatable."
     ] = None
-    batch_size: Annotated[int | None, _in_edit("Rows per batch (torch).")] = None
-    memory_limit: Annotated[int, _in_edit("Bytes to keep between passes.")] = 2**28
-    confidence: Annotated[float, _in_edit("Level of the intervals.")] = 0.95
-    seed: Annotated[int, _in_edit("Seed of every random choice.", min=0)] = 0
+    batch_size: Annotated[int | None, "Rows per batch (torch)."] = None
+    memory_limit: Annotated[int, "Bytes to keep between passes."] = 2**28
+    confidence: Annotated[float, "Level of the intervals."] = 0.95
+    seed: Annotated[
+        int, Option(min=0, help="Seed of every random choice.", rich_help_panel="The edit")
+    ] = 0
 
     def __post_init__(self) -> None:
         check_choices(self)
 
 
-ModelPath = Annotated[Path, Option(help="The model file, or a Hugging Face folder.")]
-
+PANELS: dict[type | None, str] = {
+    ModelOptions: "The model",
+    ColumnOptions: "Columns",
+    EditOptions: "The edit",
+}
+ModelPath = Annotated[Path, "The model file, or a Hugging Face folder."]
 Config = Annotated[
     Path | None,
     Option(
@@ -252,5 +209,128 @@ Config = Annotated[
         is_eager=True,
     ),
 ]
+DataHome = Annotated[Path | None, "The folder of data files."]
 Json = Annotated[bool, Option("--json", help="Print the result as JSON, and nothing else.")]
-Force = Annotated[bool, Option("--force", help="Replace what an earlier run wrote there.")]
+Force = Annotated[bool, "Replace what an earlier run wrote there."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """The options of `audit` and `compare`."""
+
+    table: TableOptions
+    columns: ColumnOptions
+    opening: ModelOptions
+    how: MeasureOptions
+    as_json: Json = False
+    config: Config = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfluenceOptions:
+    """The options of `influence`."""
+
+    model: ModelPath
+    tables: FitTables
+    columns: ColumnOptions
+    opening: ModelOptions
+    edit: EditOptions
+    out: Annotated[Path, "New .csv or .parquet file, one line per row."]
+    as_json: Json = False
+    force: Force = False
+    config: Config = None
+
+    def groups(self) -> tuple[Any, ...]:
+        return (self.opening, self.tables, self.columns, self.edit)
+
+    def files(self) -> dict[str, Path | None]:
+        tables = self.tables
+        return {"model": self.model, "train": tables.train, "validation": tables.validation}
+
+    def settings(self, command: str) -> str:
+        """The options that decide the result as TOML, with the hashes of the files."""
+        given = as_asked({"model": self.model}, *self.groups())
+        return settings_toml(command, given, self.files())
+
+
+@dataclass(frozen=True, kw_only=True)
+class MitigateOptions(InfluenceOptions):
+    """The options of `mitigate`."""
+
+    out: Annotated[Path, "New folder for the results."]
+    page: PageOptions
+    checkpoint: Annotated[
+        Path | None, "Folder of checkpoints. The same run continues where it stopped."
+    ] = None
+
+    def groups(self) -> tuple[Any, ...]:
+        return (self.page, *super().groups())
+
+    def files(self) -> dict[str, Path | None]:
+        return {**super().files(), "test": self.page.test}
+
+
+@dataclass(frozen=True)
+class MoveOptions:
+    """The options of `apply` and `undo`."""
+
+    model: ModelPath
+    edit: Annotated[Path, "The edit, as `mitigate` wrote it."]
+    out: Annotated[Path, "New model file, in the same format."]
+    opening: ModelOptions
+    as_json: Json = False
+    force: Force = False
+    config: Config = None
+
+
+def constraints(*, of_labels: bool = False) -> tuple[str, ...]:
+    """The names of all constraints, or of those for classification."""
+    from fairij.fairness import GAPS
+
+    return tuple(name for name, gap in GAPS.items() if gap.is_classification or not of_labels)
+
+
+def with_names(text: str) -> str:
+    """A help text with the names of constraints. They are read late, as their table loads numpy."""
+    for mark, of_labels in ((CONSTRAINTS, False), (LABEL_CONSTRAINTS, True)):
+        if mark in text:
+            text = text.replace(mark, ", ".join(constraints(of_labels=of_labels)))
+    return text
+
+
+def check_choice(option: str, value: str, known: Sequence[str]) -> None:
+    """Raise unless a name is known; the message lists all of them."""
+    if value in known:
+        return
+    from fairij.storage.tables import near_matches
+
+    near = near_matches(value, known)
+    raise InvalidInputError(
+        f"--{option} must be one of {', '.join(known)}; got {value!r}."
+        + (f" Did you mean {near[0]!r}?" if near else ""),
+        parameter=option,
+    )
+
+
+def choices() -> dict[str, tuple[str, ...]]:
+    """The names that options take, from the library's own tables."""
+    from fairij.method.curvature import CURVATURES
+    from fairij.method.preparation import Drop, Validation
+    from fairij.models.losses import LOSSES
+
+    return {
+        "constraint": constraints(),
+        "solver": tuple(solvers.NAMES),
+        "curvature": tuple(CURVATURES),
+        "search": tuple(searches.NAMES),
+        "drop": get_args(Drop),
+        "reuse": get_args(Validation),
+        "loss": ("auto", *LOSSES),
+    }
+
+
+def check_choices(options: Any) -> None:
+    """Raise unless each option that takes a name has a known one."""
+    for option, known in choices().items():
+        if option in vars(options):
+            check_choice(option, vars(options)[option], known)

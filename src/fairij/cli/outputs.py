@@ -5,19 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from fairij.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from fairij.storage.model_files import ModelFile
 
 MARK = "settings.toml"  # a folder with this file was written by `mitigate`
 PAGE = "report.html"
-PROBE_BYTES = 2**16
 
 
 def check_target(target: Path, *, force: bool, folder: bool = False) -> None:
@@ -93,45 +86,6 @@ def _take_place(new: Path, target: Path) -> None:
         if not target.exists():
             os.replace(aside, target)
         shutil.rmtree(aside, ignore_errors=True)
-
-
-def save_model(
-    file: ModelFile, model: Any, target: Path, open_again: Callable[[Path], ModelFile]
-) -> None:
-    """Write a model in its own format, and read it back to compare the parameters.
-
-    Some libraries give no clear error, or none, when a disk is full.
-    """
-    try:
-        file.save(model, target)
-        same = _parameters_equal(model, open_again(target).model)
-    except Exception as error:
-        _raise_if_full(target.parent)
-        if isinstance(error, OSError):
-            raise
-        raise InvalidInputError(f"The model could not be written as {file.kind}: {error}") from None
-    if not same:
-        _raise_if_full(target.parent)
-        raise InvalidInputError(
-            f"The model could not be written as {file.kind}: read back, its parameters differ."
-        )
-
-
-def _parameters_equal(first: Any, second: Any) -> bool:
-    import torch
-
-    from fairij.models import adapt
-
-    if isinstance(first, torch.nn.Module):
-        one, other = first.state_dict(), second.state_dict()
-        return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
-    return torch.equal(adapt(first).theta, adapt(second).theta)
-
-
-def _raise_if_full(folder: Path) -> None:
-    with tempfile.TemporaryFile(dir=folder) as probe:
-        probe.write(b"\0" * PROBE_BYTES)
-        probe.flush()
 
 
 def _existing_parent(target: Path) -> Path:

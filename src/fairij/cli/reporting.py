@@ -10,10 +10,9 @@ from typing import Any, get_args, get_type_hints
 
 from fairij.cli.config import HASHES, NEVER_FROM_FILE, changed_files, fits, read_toml, shortened
 from fairij.cli.fitting import make_mitigator, read_train
-from fairij.cli.folder import read_result
+from fairij.cli.folder import read_result, write_page
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables, ModelOptions, PageOptions
-from fairij.cli.outputs import MARK, check_target
-from fairij.cli.pages import write_page
+from fairij.cli.outputs import MARK, PAGE, check_target
 from fairij.cli.rows import read_part
 from fairij.errors import InvalidInputError
 
@@ -32,20 +31,23 @@ KINDS: dict[Any, str] = {
 
 def write_again(
     folder: Path,
-    target: Path,
+    out: Path | None,
     *,
     title: str | None,
     show_text: bool,
     trust_pickle: bool,
     force: bool,
-) -> None:
-    """Write the page of a folder; only measurements on test rows are computed again."""
-    settings = _settings(folder)
+) -> Path:
+    """Write the page of a folder, and return its path."""
+    settings, target = _settings(folder), out or folder / PAGE
     check_target(target, force=force)
     with _as_said_in(folder / MARK):
         opening = dataclasses.replace(_of(ModelOptions, settings), trust_pickle=trust_pickle)
         columns, tables = _of(ColumnOptions, settings), _of(FitTables, settings)
         page = _of(PageOptions, settings)
+        page = dataclasses.replace(
+            page, title=title or page.title, show_text=show_text or page.show_text
+        )
         file = opening.open(Path(settings["model"]))
         unfitted = make_mitigator(file.model, _of(EditOptions, settings))
     fitted = read_result(folder, unfitted)
@@ -60,15 +62,8 @@ def write_again(
             f"rows; it has {len(train)} now."
         )
     with _as_said_in(folder / MARK):
-        write_page(
-            fitted,
-            target,
-            train=train,
-            test=test,
-            show_text=show_text or page.show_text,
-            title=title or page.title,
-            overwrite=force,
-        )
+        write_page(fitted, target, train=train, test=test, page=page, overwrite=force)
+    return target
 
 
 def _settings(folder: Path) -> dict[str, Any]:

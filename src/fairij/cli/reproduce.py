@@ -1,76 +1,50 @@
-"""`fairij reproduce`: run the paper's experiments again, if the package of studies is installed."""
+"""The work of `fairij reproduce`: run studies again, if the package of studies is installed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from fairij.cli.console import print_json, say
-from fairij.cli.options import Json
-
-EXAMPLES = (
-    "fairij reproduce list",
-    "fairij reproduce adult --quick --out my-adult",
-)
-
+from fairij.cli.console import tell
+from fairij.errors import FairIJError
+from fairij.report.progress import bar_or_lines
 
 INSTALL = "pip install ./studies"
 
 
-def reproduce(
-    name: Annotated[str, typer.Argument(help="The study; `fairij reproduce list` lists them.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for records and figures. Default: reproduced-NAME."),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Run a small form that takes minutes.")
-    ] = False,
-    processes: Annotated[int, typer.Option(help="Number of units to work on at a time.")] = 1,
-    path: Annotated[
-        Path | None, typer.Option(help="Read the data from this file or folder.")
-    ] = None,
-    data_home: Annotated[
-        Path | None, typer.Option(help="Folder where data files are kept.")
-    ] = None,
-    as_json: Json = False,
+def list_studies(*, as_json: bool) -> None:
+    names = list(_studies().STUDIES)
+    tell({"studies": names}, "\n".join(names), as_json=as_json)
+
+
+def run_study(
+    name: str,
+    out: Path | None,
+    options: Mapping[str, Path | None],
+    *,
+    quick: bool,
+    processes: int,
+    as_json: bool,
 ) -> None:
-    """Run a study of the paper again. A study that was stopped continues where it stopped.
-
-    The folder must be new or empty, or hold an earlier run of the study.
-    """
-    studies = _studies()
-    if name == "list":
-        if as_json:
-            print_json({"studies": list(studies.STUDIES)})
-        else:
-            say("\n".join(studies.STUDIES))
-        return
-    folder = out or Path(f"reproduced-{name}")
+    studies, folder = _studies(), out or Path(f"reproduced-{name}")
     _check_folder(folder)
-    given: dict[str, Any] = {"path": path, "data_home": data_home}
-    options = {key: value for key, value in given.items() if value is not None}
-    from fairij.report.progress import reporter
-
-    with reporter("auto", or_lines=True) as progress:
+    given = {key: value for key, value in options.items() if value is not None}
+    with bar_or_lines() as progress:
         records = studies.reproduce(
-            name, folder, quick=quick, processes=processes, progress=progress, **options
+            name, folder, quick=quick, processes=processes, progress=progress, **given
         )
-    if as_json:
-        print_json({"study": name, "records": len(records), "out": str(folder)})
-    else:
-        say(f"{len(records)} records and the figures of {name} are in {folder}")
+    tell(
+        {"study": name, "records": len(records), "out": str(folder)},
+        f"{len(records)} records and the figures of {name} are in {folder}",
+        as_json=as_json,
+    )
 
 
 def _studies() -> Any:
     """Return the package of studies, or say how to install it."""
-    from importlib import import_module
-    from importlib.util import find_spec
-
-    from fairij.errors import FairIJError
-
     if find_spec("fairij_studies") is None:
         raise FairIJError(
             "`fairij reproduce` needs the package fairij-studies, which is not installed. It is in "

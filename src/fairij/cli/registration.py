@@ -1,0 +1,107 @@
+"""Functions as commands.
+
+A parameter with a text, ``Annotated[int, "Its help."]``, becomes an option. A parameter that is a
+dataclass becomes one option per field, also if it is inside another dataclass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand, TyperOption
+
+from fairij.cli.console import RESULTS
+from fairij.cli.errors import EPILOG, guarded
+from fairij.cli.options import PANELS, with_names
+
+
+class Command(TyperCommand):
+    """A command that ends every expected failure in one line and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        results = RESULTS.set(sys.stdout)
+        try:
+            with guarded(), redirect_stdout(sys.stderr):
+                return super().invoke(ctx)
+        finally:
+            RESULTS.reset(results)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        for parameter in self.params:  # names that take a moment to load
+            if isinstance(parameter, TyperOption) and parameter.help:
+                parameter.help = with_names(parameter.help)
+        super().format_help(ctx, formatter)
+
+
+def command(
+    app: typer.Typer, *examples: str, name: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a function, by its own name or another, with examples for its help."""
+
+    def registered(function: Callable[..., None]) -> Callable[..., None]:
+        text = teaching(function)
+        if examples:
+            text += "\n\nExamples:\n\n" + "\n\n".join(f"$ {example}" for example in examples)
+        kept = app.command(name or function.__name__, cls=Command, epilog=EPILOG, help=text)
+        kept(_spread(function))
+        return function
+
+    return registered
+
+
+def teaching(function: Callable[..., Any]) -> str:
+    """A docstring as help: one line per paragraph, which the screen wraps."""
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _spread(function: Callable[..., None]) -> Callable[..., None]:
+    """The function with one keyword per option in place of its dataclasses."""
+    hints = get_type_hints(function, include_extras=True)
+    given = inspect.signature(function).parameters.values()
+    parameters = [
+        option for p in given for option in _options(p.name, hints[p.name], p.default, None)
+    ]
+
+    def spread(**values: Any) -> None:
+        function(
+            **{name: _value(name, hint, values) for name, hint in hints.items() if name != "return"}
+        )
+
+    spread.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    spread.__annotations__ = {p.name: p.annotation for p in parameters}
+    return spread
+
+
+def _options(name: str, hint: Any, default: Any, group: Any) -> Iterator[inspect.Parameter]:
+    """One parameter, or those of all fields if it is a dataclass."""
+    if dataclasses.is_dataclass(hint):
+        inside = get_type_hints(hint, include_extras=True)
+        for field in dataclasses.fields(hint):
+            yield from _options(field.name, inside[field.name], field.default, hint)
+        return
+    kind, text = hint.__origin__, hint.__metadata__[0]
+    if isinstance(text, str):
+        flag = [f"--{name.replace('_', '-')}"] if kind is bool else []  # without a --no- form
+        text = typer.Option(*flag, help=text, rich_help_panel=PANELS.get(group))
+    default = inspect.Parameter.empty if default is dataclasses.MISSING else default
+    yield inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, text]
+    )
+
+
+def _value(name: str, hint: Any, values: dict[str, Any]) -> Any:
+    """The value of a parameter, put together if it is a dataclass."""
+    if not dataclasses.is_dataclass(hint):
+        return values[name]
+    inside = get_type_hints(hint, include_extras=True)
+    kind: Any = hint
+    return kind(
+        **{f.name: _value(f.name, inside[f.name], values) for f in dataclasses.fields(hint)}
+    )

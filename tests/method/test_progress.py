@@ -7,14 +7,15 @@ import re
 import pytest
 
 from fairij.method.run import silent, timed
-from fairij.report.progress import bar, lines, reporter
+from fairij.mitigator import shown as shown_if
+from fairij.report.progress import bar, bar_or_lines, lines
 
 
 def test_a_bar_that_is_asked_for_draws_on_standard_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with reporter(True) as progress:
+    with shown_if(True) as progress:
         progress("candidates", 0, 40)
         progress("candidates", 40, 40)
     shown = capsys.readouterr()
@@ -24,7 +25,7 @@ def test_a_bar_that_is_asked_for_draws_on_standard_error(
 
 def test_without_a_terminal_auto_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     for verbose in ("auto", False):
-        with reporter(verbose) as progress:
+        with shown_if(verbose) as progress:
             assert progress is silent
             progress("candidates", 1, 40)
     assert capsys.readouterr() == ("", "")
@@ -62,10 +63,8 @@ def test_where_there_is_no_terminal_a_line_now_and_then_has_the_time_left(
         "adult: 80%, 2 minutes left",
         "adult: 100%, 0 minutes left",
     ]
-    with reporter("auto", or_lines=True) as progress:
+    with bar_or_lines() as progress:
         assert progress is not silent
-    with reporter(False, or_lines=True) as progress:
-        assert progress is silent
 
 
 def test_a_phase_that_comes_twice_is_counted_twice_and_one_that_fails_is_counted_too(

@@ -1,4 +1,4 @@
-"""The task, the answer and its costs in a few sentences, and a short summary for notebooks."""
+"""The top of the page: the answer, its costs, the figures. A short summary for notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairij.report.comparisons import (
     performance,
 )
 from fairij.report.render import render
-from fairij.report.wording import LABELS, account, is_edited, listed, measured
+from fairij.report.wording import LABELS, account, interval, is_edited, listed, measured
 
 NOTICED = 0.005  # a gap that grew by less is not mentioned
 
@@ -47,6 +47,26 @@ def costs(fitted: FairIJ, shown: Comparison) -> str:
         if shown.after[name] > shown.before[name] + NOTICED
     ]
     return f"Other gaps grew: {', '.join(grown)}." if grown else ""
+
+
+def tiles(fitted: FairIJ, shown: Comparison) -> list[tuple[str, str, str, str]]:
+    """The figures at the top: name, before, after, note."""
+    metric, size = gap_metric(fitted), account(fitted)
+    found = [
+        (
+            LABELS[name],
+            measured(shown.before[name]),
+            measured(shown.after[name]),
+            f"{shown.rows}, {100 * shown.confidence:g} % interval: "
+            f"{interval(*shown.after_interval(name))}",
+        )
+        for name in (metric, performance(fitted))
+        if name is not None
+    ]
+    if metric is None:
+        before, after = map(measured, fitted.candidates_["gap"].iloc[[0, fitted.chosen_]])
+        found.insert(0, (gap_words(fitted), before, after, "validation rows"))
+    return [*found, (size.name, "", size.size, size.note)]
 
 
 def summary_html(fitted: FairIJ) -> str:

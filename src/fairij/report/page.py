@@ -14,22 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from fairij._version import __version__
 from fairij.data.checks import whole_number
 from fairij.mitigator import FairIJ
-from fairij.report import sections
+from fairij.report import comparisons, headline, sections, training_table
 from fairij.report.checks import MEANING, checks, worst
-from fairij.report.comparisons import (
-    Comparison,
-    on_held_out_rows,
-    on_test_rows,
-    on_validation_rows,
-)
-from fairij.report.headline import answer, costs
+from fairij.report.comparisons import Comparison
 from fairij.report.render import assets, render
-from fairij.report.training_table import (
-    TrainingTable,
-    harmful_rows,
-    harmful_table,
-    training_table,
-)
 from fairij.storage.checksummed import write_whole
 
 SECTIONS = (
@@ -93,29 +81,26 @@ def write_report(
     target = Path(path)
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
-    test = on_test_rows(fitted, X_test, y_test, sensitive_features_test)
+    test = comparisons.on_test_rows(fitted, X_test, y_test, sensitive_features_test)
     rows = whole_number("top_rows", top_rows, 1)
-    table = training_table(fitted, X, y, sensitive_features, feature_names)
-    training = _training(fitted, table, rows)
-    text = _page(fitted, str(title), test or on_held_out_rows(fitted), training)
+    table = training_table.training_table(fitted, X, y, sensitive_features, feature_names)
+    scored = np.flatnonzero(~np.isnan(fitted.influence_))
+    where = sections.concentration_section(fitted, table, scored)
+    notable = [name for found in where["slices"] for name in found.columns]
+    harmful = training_table.harmful_rows(fitted, rows)
+    training = {
+        "concentration": where,
+        "harmful": training_table.harmful_table(fitted, table, harmful, notable),
+        "positive": int((fitted.influence_ > 0).sum()),
+    }
+    unseen = test or comparisons.on_held_out_rows(fitted)
+    text = _page(fitted, str(title), unseen, training)
     write_whole(target, text.encode("utf-8", errors="replace"))
     return target
 
 
-def _training(fitted: FairIJ, table: TrainingTable, most: int) -> dict[str, Any]:
-    """The sections that list or count training rows."""
-    scored = np.flatnonzero(~np.isnan(fitted.influence_))
-    where = sections.concentration_section(fitted, table, scored)
-    first = [name for found in where["slices"] for name in found.columns]
-    return {
-        "concentration": where,
-        "harmful": harmful_table(fitted, table, harmful_rows(fitted, most), first),
-        "positive": int((fitted.influence_ > 0).sum()),
-    }
-
-
 def _page(fitted: FairIJ, title: str, unseen: Comparison | None, training: dict[str, Any]) -> str:
-    validation = on_validation_rows(fitted)
+    validation = comparisons.on_validation_rows(fitted)
     shown = unseen or validation
     found = checks(fitted, validation, unseen)
     verdict = worst(found)
@@ -125,9 +110,9 @@ def _page(fitted: FairIJ, title: str, unseen: Comparison | None, training: dict[
         version=__version__,
         date=datetime.now(UTC).date().isoformat(),
         sections=SECTIONS,
-        answer=answer(fitted, shown),
-        costs=costs(fitted, shown),
-        tiles=sections.tiles(fitted, shown),
+        answer=headline.answer(fitted, shown),
+        costs=headline.costs(fitted, shown),
+        tiles=headline.tiles(fitted, shown),
         checks=found,
         overall=verdict,
         meaning=MEANING[verdict],

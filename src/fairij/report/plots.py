@@ -34,19 +34,11 @@ def influence_curve(scores: NDArray[Any], *, marked: int = 500, title: str = "")
     positive = -np.sort(-scores[scores > 0])  # NaN is not positive
     place = _thinned(len(positive), marked)
     frame = pd.DataFrame({"rank": place + 1, "influence": positive[place]})
-    x = alt.X(
-        "rank:Q",
-        title="training rows, most harmful first",
-        scale=alt.Scale(nice=False, domainMin=0),
-        axis=alt.Axis(tickCount=6),
-    )
+    scale, axis = alt.Scale(nice=False, domainMin=0), alt.Axis(tickCount=6)
+    x = alt.X("rank:Q", title="training rows, most harmful first", scale=scale, axis=axis)
     power = alt.Axis(format=POWER, labelExpr="datum.value === 0 ? '0' : datum.label", tickCount=5)
     y = alt.Y("influence:Q", title="influence on the gap", axis=power)
-    tooltip = [
-        alt.Tooltip("rank:Q", title="rank", format=","),
-        alt.Tooltip("influence:Q", format=".3e"),
-    ]
-    base = alt.Chart(frame).encode(x=x, y=y, tooltip=tooltip)
+    base = alt.Chart(frame).encode(x=x, y=y, tooltip=_tooltips(rank=",", influence=".3e"))
     layers = [base.mark_area(line={"color": BLUE}, color=BLUE, opacity=0.2)]
     if marked:
         worst = base.transform_filter(alt.datum.rank <= marked)
@@ -55,10 +47,13 @@ def influence_curve(scores: NDArray[Any], *, marked: int = 500, title: str = "")
     return _layered(*layers, title=title or shaded)
 
 
+def _tooltips(**formats: str) -> list[alt.Tooltip]:
+    return [alt.Tooltip(f"{name}:Q", format=form) for name, form in formats.items()]
+
+
 def _layered(*charts: Any, **properties: Any) -> alt.LayerChart:
-    given = {"width": WIDTH, "height": HEIGHT} | properties
-    chart: Any = alt.layer(*charts).properties(**given)
-    return chart
+    chart: Any = alt.layer(*charts)
+    return chart.properties(**({"width": WIDTH, "height": HEIGHT} | properties))
 
 
 def _thinned(length: int, marked: int) -> NDArray[np.int64]:
@@ -109,13 +104,8 @@ def _candidate_points(frame: pd.DataFrame, level: str) -> alt.Chart:
         legend=alt.Legend(title=None, orient="bottom", direction="vertical"),
     )
     shape = alt.Shape("kind:N", scale=alt.Scale(domain=kinds, range=["diamond", "circle"]))
-    tooltip = [
-        alt.Tooltip("k:Q", format=","),
-        alt.Tooltip("scale:Q"),
-        alt.Tooltip("damping:Q", format=".2~g"),
-        alt.Tooltip("gap:Q", format=".4f"),
-        alt.Tooltip("performance:Q", title=level, format=".4f"),
-    ]
+    tooltip = _tooltips(k=",", scale=PLAIN, damping=".2~g", gap=".4f")
+    tooltip.append(alt.Tooltip("performance:Q", title=level, format=".4f"))
     points = alt.Chart(frame).mark_point(filled=True, size=46, opacity=0.8)
     return points.encode(color=color, shape=shape, tooltip=tooltip)
 
@@ -134,10 +124,7 @@ def picked_mark(chart: alt.LayerChart, first: int) -> alt.LayerChart:
 
 
 def rate_chart(before: pd.DataFrame, after: pd.DataFrame, rate: str) -> alt.LayerChart:
-    """One rate of every group before and after, with its interval.
-
-    ``before`` and ``after`` are an audit's ``group_intervals``.
-    """
+    """One rate of every group in ``group_intervals`` of two audits, with its interval."""
     parts = [
         frame.xs(rate, level="rate").rename_axis("group").reset_index().assign(when=when)
         for when, frame in (("before", before), ("after", after))
@@ -151,12 +138,8 @@ def rate_chart(before: pd.DataFrame, after: pd.DataFrame, rate: str) -> alt.Laye
         scale=alt.Scale(domain=order, range=[ORANGE, BLUE]),
         legend=alt.Legend(title=None, orient="bottom"),
     )
-    y = alt.Y(
-        "group:N",
-        title=None,
-        axis=alt.Axis(labelLimit=120, labelPadding=8, ticks=False, domain=False),
-        sort=list(dict.fromkeys(frame["group"])),
-    )
+    axis = alt.Axis(labelLimit=120, labelPadding=8, ticks=False, domain=False)
+    y = alt.Y("group:N", title=None, axis=axis, sort=list(frame["group"].unique()))
     scale = alt.Scale(zero=not rate.startswith("mean"))  # a share of rows starts at 0
     axis = alt.Axis(format=PLAIN, tickCount=5, labelFlush=True)
 
@@ -164,11 +147,8 @@ def rate_chart(before: pd.DataFrame, after: pd.DataFrame, rate: str) -> alt.Laye
         return alt.X(f"{field}:Q", title=plain(rate), scale=scale, axis=axis)
 
     offset = alt.YOffset("when:N", sort=order)
-    tooltip = [
-        alt.Tooltip("group:N"),
-        alt.Tooltip("when:N"),
-        *(alt.Tooltip(f"{name}:Q", format=".4f") for name in ("value", "low", "high")),
-    ]
+    names = [alt.Tooltip("group:N"), alt.Tooltip("when:N")]
+    tooltip = names + _tooltips(value=".4f", low=".4f", high=".4f")
     base = alt.Chart(frame).encode(y=y, yOffset=offset, color=color, tooltip=tooltip)
     lines = base.mark_rule(strokeWidth=2.5).encode(x=x("low"), x2="high:Q")
     points = base.mark_point(filled=True, size=70, opacity=1).encode(
@@ -179,10 +159,7 @@ def rate_chart(before: pd.DataFrame, after: pd.DataFrame, rate: str) -> alt.Laye
 
 
 def group_rates(before: pd.DataFrame, after: pd.DataFrame, *, title: str = "") -> alt.HConcatChart:
-    """The rates of each group before and after the edit, with intervals, side by side.
-
-    ``before`` and ``after`` are an audit's ``group_intervals``.
-    """
+    """The rates of each group in ``group_intervals`` of two audits, side by side."""
     charts = [rate_chart(before, after, rate) for rate in chart_rates(before)]
     return alt.hconcat(*charts, title=title or "Rates by group").configure_view(stroke=None)
 

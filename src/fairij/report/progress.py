@@ -5,27 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from fairij.method.run import Progress as Listener
-from fairij.method.run import silent
 
 LONGEST_STEP = 3600.0  # seconds over which the rate is averaged
 
 
-def is_shown(verbose: bool | str) -> bool:
-    """Whether to draw a bar: if asked to, or if "auto" and standard error is a terminal."""
-    return verbose is True or (verbose == "auto" and sys.stderr.isatty())
-
-
-@contextmanager
-def reporter(verbose: bool | str, *, or_lines: bool = False) -> Iterator[Listener]:
-    """A bar if it is to be shown; else lines now and then if wanted; else nothing."""
-    if is_shown(verbose):
-        with bar(delay=0.0 if verbose is True else 2.0) as listener:
-            yield listener
-    else:
-        yield lines() if or_lines and verbose else silent
+def bar_or_lines() -> AbstractContextManager[Listener]:
+    """A bar on a terminal; else lines now and then."""
+    return bar(delay=2.0) if sys.stderr.isatty() else nullcontext(lines())
 
 
 @contextmanager

@@ -12,40 +12,16 @@ from numpy.typing import NDArray
 
 from fairij.mitigator import FairIJ
 from fairij.report.candidates import shown_candidates
-from fairij.report.comparisons import (
-    Comparison,
-    gap_metric,
-    gap_words,
-    metric_rows,
-    performance,
-    rate_rows,
-)
+from fairij.report.comparisons import Comparison, metric_rows, rate_rows
 from fairij.report.plots import chart_rates, frontier, influence_curve, picked_mark, rate_chart
 from fairij.report.slices import concentration
 from fairij.report.training_table import TrainingTable, harmful_rows
-from fairij.report.wording import LABELS, account, interval, measured, plain, shortened
+from fairij.report.wording import LABELS, measured, plain, shortened
 
 PACKAGES = (
     *("fairij", "torch", "numpy", "scipy", "pandas", "scikit-learn"),
     *("lightgbm", "xgboost", "xgboost-cpu", "transformers", "altair"),
 )
-INK, LINE = "#3b4249", "#e3e7eb"
-CONFIG = {
-    "font": 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif',
-    "background": "transparent",
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": INK,
-        "titleColor": INK,
-        "gridColor": LINE,
-        "domainColor": LINE,
-        "tickColor": LINE,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-    },
-    "legend": {"labelFontSize": 12, "labelColor": INK},
-}
 MOST_GROUPS = 30  # in a chart; the table has all groups
 SMOOTH = (
     "Predicted labels jump from no to yes. So the method works with a smooth gap, the gap of "
@@ -60,37 +36,9 @@ FRONT_ROWS = 60
 
 
 def spec(chart: Any) -> dict[str, Any]:
-    """A chart for the page: as wide as its container, in the page's font."""
-    found = chart.properties(width="container").to_dict()
-    found.pop("title", None)  # the page has a caption
-    return {**found, "config": CONFIG}
-
-
-def tiles(fitted: FairIJ, shown: Comparison) -> list[tuple[str, str, str, str]]:
-    """The figures at the top: name, before, after, note."""
-    metric = gap_metric(fitted)
-    found = [
-        (
-            LABELS[name],
-            measured(shown.before[name]),
-            measured(shown.after[name]),
-            f"{shown.rows}, {100 * shown.confidence:g} % interval: "
-            f"{interval(*shown.after_interval(name))}",
-        )
-        for name in (metric, performance(fitted))
-        if name is not None
-    ]
-    if metric is None:
-        first, last = map(measured, _searched_gaps(fitted))
-        found.insert(0, (gap_words(fitted), first, last, "validation rows"))
-    size = account(fitted)
-    return [*found, (size.name, "", size.size, size.note)]
-
-
-def _searched_gaps(fitted: FairIJ) -> tuple[float, float]:
-    """The gap on validation rows before the edit and after it."""
-    gaps = fitted.candidates_["gap"]
-    return float(gaps.iloc[0]), float(gaps.iloc[fitted.chosen_])
+    """A chart as wide as its container. The page has its caption, the page's script its style."""
+    parts: dict[str, Any] = chart.properties(width="container").to_dict()
+    return {name: part for name, part in parts.items() if name not in ("title", "config")}
 
 
 def rates_section(
@@ -206,7 +154,7 @@ def prediction_section(fitted: FairIJ) -> dict[str, Any]:
     before, predicted, actual = (
         float(found[f"surrogate_{when}"]) for when in ("before", "predicted", "after")
     )
-    gap, edited = _searched_gaps(fitted)
+    gap, edited = (float(fitted.candidates_["gap"].iloc[at]) for at in (0, fitted.chosen_))
     rows = {"smooth gap": (before, predicted, actual), "gap": (gap, math.nan, edited)}
     foreseen, moved = predicted - before, actual - before
     share = f", {moved / foreseen:.0%} of that" if foreseen else ""

@@ -44,6 +44,11 @@ class Slice:
     def lift(self) -> float:
         return self.share_harmful / self.share_all
 
+    @property
+    def stands_out(self) -> bool:
+        is_large = self.harmful >= FEWEST and self.share_harmful >= LEAST_SHARE
+        return is_large and self.lift >= LEAST_LIFT and self.p_value < SIGNIFICANT
+
 
 Found = tuple[Slice, NDArray[np.bool_]]  # a slice and its rows in the sample
 
@@ -91,7 +96,7 @@ def concentration(
     ]
     tested = max(1, len(values) + left_out * BINS)
     slices = [(sample.slice((c,), text, member, tested), member) for c, text, member in values]
-    singles = _strongest_first([found for found in slices if _stands_out(found[0])])
+    singles = _strongest_first([found for found in slices if found[0].stands_out])
     pairs, tested = _pairs(sample, singles[:PARENTS], tested)
     found = _different(singles, len(sample.frame)) + _different(pairs, sample.harmful)
     shown = [slice_ for slice_, _ in _strongest_first(found)[:most]]
@@ -115,8 +120,7 @@ def _sample(
 
 def _columns(sample: _Sample) -> tuple[list[str], int]:
     """All columns; of a wide table those whose mean differs most among the harmful rows."""
-    frame = sample.frame
-    names = list(frame.columns)
+    frame, names = sample.frame, list(sample.frame.columns)
     if len(names) <= MOST_COLUMNS:
         return names, 0
     numeric = frame.select_dtypes("number")
@@ -168,31 +172,19 @@ def _pairs(sample: _Sample, parents: list[Found], tested: int) -> tuple[list[Fou
         pair = sample.slice(
             first.columns + second.columns, f"{first.text} and {second.text}", member, tested
         )
-        if _stands_out(pair) and pair.lift > PAIR_GAIN * max(first.lift, second.lift):
+        if pair.stands_out and pair.lift > PAIR_GAIN * max(first.lift, second.lift):
             found.append((pair, member))
     return found, tested
 
 
 def _different(found: list[Found], rows: int) -> list[Found]:
-    """Drop slices that share nearly all of the first ``rows`` rows with a stronger one.
-
-    One column may be a code and another its name; two pairs may have the same harmful rows.
-    """
+    """Without slices that share nearly all of the first ``rows`` rows with a stronger one."""
     kept: list[Found] = []
     for candidate, member in _strongest_first(found):
         mine = member[:rows]
         if not any((mine & other).sum() > SAME * (mine | other).sum() for _, other in kept):
             kept.append((candidate, mine))
     return kept
-
-
-def _stands_out(found: Slice) -> bool:
-    return (
-        found.harmful >= FEWEST
-        and found.share_harmful >= LEAST_SHARE
-        and found.lift >= LEAST_LIFT
-        and found.p_value < SIGNIFICANT
-    )
 
 
 def _strongest_first(found: list[Found]) -> list[Found]:

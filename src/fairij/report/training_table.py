@@ -34,15 +34,13 @@ class TrainingTable:
 
     def take(self, rows: NDArray[np.int64]) -> pd.DataFrame:
         """Label, sensitive columns and features of some rows, in that order."""
-        parts = []
+        parts = [pd.DataFrame(index=range(len(rows)))]
         if self.y is not None:
             parts.append(pd.DataFrame({LABEL: self.y[rows]}))
         if self.sensitive is not None:
             parts.append(self.sensitive.iloc[rows].reset_index(drop=True))
         if self.names:
             parts.append(_frame(take_rows(self.X, rows), self.names))
-        if not parts:
-            return pd.DataFrame(index=range(len(rows)))
         frame = pd.concat(parts, axis=1)
         names: list[str] = []
         times: Counter[str] = Counter()

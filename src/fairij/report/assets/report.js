@@ -13,8 +13,20 @@
     return (size < 1e-4 || size >= 1e6 ? value.toExponential(2) : value.toFixed(4)).replace("-", "−");
   };
 
+  const [ink, line] = ["#3b4249", "#e3e7eb"];
+  const config = {
+    font: getComputedStyle(document.body).fontFamily,
+    background: "transparent",
+    view: { stroke: null },
+    axis: {
+      labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: line,
+      labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal",
+    },
+    legend: { labelFontSize: 12, labelColor: ink },
+  };
+
   function draw(element) {
-    const options = { actions: false, renderer: "svg", ast: true, defaultStyle: false };
+    const options = { actions: false, renderer: "svg", ast: true, defaultStyle: false, config };
     const place = document.createElement("div"); // Vega names the element it draws into; the outer one keeps our name
     place.setAttribute("aria-hidden", "true");
     element.append(place);

@@ -21,11 +21,10 @@ from fairij.fairness.groups import Groups, as_frame, encode_groups, numbers, vec
 from fairij.fairness.rates import (
     AUDITED_RATES,
     GAPS,
-    PERFORMANCES,
     RATES,
     confusion_counts,
-    gaps_by_metric,
     group_means,
+    measures,
     ratio_of,
 )
 
@@ -188,10 +187,10 @@ def audit(
     """
     _check_settings(n_resamples, confidence)
     data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    draws = _measures(data.resampled(n_resamples, np.random.default_rng(random_state)))
+    draws = measures(data.resampled(n_resamples, np.random.default_rng(random_state)))
     positive = data.classes.tolist()[1] if len(data.classes) == 2 else None
     intervals = data.rate_intervals(confidence)
-    return _audit(_measures(data.table), draws, intervals, data.groups, confidence, positive)
+    return _audit(measures(data.table), draws, intervals, data.groups, confidence, positive)
 
 
 def audit_regression(
@@ -210,20 +209,20 @@ def audit_regression(
     groups = encode_groups(sensitive_features, expected_rows=n)
     squares, rng = (predicted - truth) ** 2, np.random.default_rng(random_state)
 
-    def measures(rows: NDArray[np.int64]) -> dict[str, Array]:
+    def of_rows(rows: NDArray[np.int64]) -> dict[str, Array]:
         data = (predicted[rows], truth[rows], encode_groups(groups.codes[rows]))
         gaps = (gap for gap in GAPS.values() if not gap.is_classification)
         return {"mean_squared_error": squares[rows].mean()} | {
             gap.metric_name: gap.of_means(*data) for gap in gaps
         }
 
-    drawn = pd.DataFrame([measures(rng.integers(n, size=n)) for _ in range(n_resamples)])
+    drawn = pd.DataFrame([of_rows(rng.integers(n, size=n)) for _ in range(n_resamples)])
     draws = {str(name): column.to_numpy() for name, column in drawn.items()}
     means = [rate for rate in RATES.values() if rate.shown and not rate.is_classification]
     values = {rate.name: rate.values(predicted, truth) for rate in means}
     values["mean_squared_error"] = squares
     intervals = {name: _mean_interval(v, groups, confidence) for name, v in values.items()}
-    return _audit(measures(np.arange(n)), draws, intervals, groups, confidence)
+    return _audit(of_rows(np.arange(n)), draws, intervals, groups, confidence)
 
 
 def bootstrap(
@@ -298,11 +297,6 @@ def _audit(
     ends = np.stack(list(intervals.values()), -1).reshape(3, -1)  # (3, G * R)
     by_group, rates = rates_frame(intervals, groups), pd.DataFrame(ends.T, index, COLUMNS)
     return Audit(frame[~hidden], by_group, confidence, rates, positive, frame[hidden])
-
-
-def _measures(counts: Array) -> dict[str, Array]:
-    """Every metric of a table of counts, one number for each leading entry."""
-    return {name: of(counts) for name, of in PERFORMANCES.items()} | gaps_by_metric(counts)
 
 
 def _check_settings(n_resamples: int, confidence: float) -> None:

@@ -198,9 +198,8 @@ def smooth_gap(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
 def smooth_parts(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
     """``max_g E[score | g] - min_g E[score | g]`` of each rate and each class, ``(P,)``.
 
-    ``scores`` are ``sigmoid(T z)``, ``(N,)``, or ``softmax(T z)``, ``(N, C)``; in regression ``z``
-    itself. ``groups`` are codes, ``(N,)``. A temperature ``T`` above 1 brings the mean score closer
-    to the thresholded rate.
+    ``scores`` are ``sigmoid(T z)`` or ``softmax(T z)``; in regression ``z`` itself. A temperature
+    ``T`` above 1 brings the mean score closer to the thresholded rate.
     """
     found = []
     for rate in gap.rates:
@@ -303,7 +302,10 @@ def check_sizes(
             "very uncertain; see the intervals in `before_` and `after_`."
         )
     if target and len(classes) > 0:
-        rate, (name, n) = _likely_rate(constraint, y), min(cells.items(), key=lambda cell: cell[1])
+        # the share of positives if shares of predictions are compared, else the widest case
+        is_share = all(rate.name == "selection_rate" for rate in constraint.rates)
+        rate = float(np.clip(np.mean(y == 1), 0.05, 0.95)) if is_share else 0.5
+        name, n = min(cells.items(), key=lambda cell: cell[1])
         if n < rows_needed(rate, target):
             texts.append(
                 f"A gap of {target:g} is asked for, but {n} rows of {name!r} show its rate to "
@@ -321,21 +323,13 @@ def rows_compared(
     asked = {labels for rate in constraint.rates for labels in rate.labels(len(classes))}
     found = {}
     for code, group in enumerate(groups.names):
-        mine = groups.codes == code
-        for labels in sorted(asked or {whole}, key=lambda labels: (len(labels), labels)):
-            if labels == whole:
-                found[group] = int(mine.sum())
-                continue
+        mine = y[groups.codes == code]
+        for labels in sorted(asked - {whole}, key=lambda labels: (len(labels), labels)):
             names = " or ".join(str(classes[label]) for label in labels)
-            found[f"{group} with label {names}"] = int((mine & np.isin(y, labels)).sum())
+            found[f"{group} with label {names}"] = int(np.isin(mine, labels).sum())
+        if not asked or whole in asked:
+            found[group] = len(mine)
     return found
-
-
-def _likely_rate(constraint: Constraint, y: NDArray[Any]) -> float:
-    """The share of positives if shares of predictions are compared, else the widest case."""
-    if all(rate.name == "selection_rate" for rate in constraint.rates):
-        return min(max(float(np.mean(y == 1)), 0.05), 0.95)
-    return 0.5
 
 
 def _listed(cells: dict[str, int], most: int = 6) -> str:

@@ -103,16 +103,7 @@ class Groups:
 
 
 def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) -> Groups:
-    """Number the groups that occur, in sorted order.
-
-    Parameters
-    ----------
-    sensitive_features : array-like of shape (N,) or (N, columns)
-        A list, array, Series, DataFrame, tensor or dict of columns. With several columns, each
-        distinct row is a group.
-    expected_rows : int, default=None
-        How many rows there must be.
-    """
+    """Number the groups that occur, in sorted order; of several columns, each distinct row."""
     if isinstance(sensitive_features, Groups):
         check_rows("sensitive_features", sensitive_features, expected_rows)
         return sensitive_features

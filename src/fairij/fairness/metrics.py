@@ -5,11 +5,9 @@ For each family of gaps in `fairij.fairness.rates` there are generated functions
 ``f(y_true, y_pred, *, sensitive_features, method, sample_weight, agg)``. Where the table folds a
 gap in another way there is one for it too, such as ``equalized_odds_sum``, the paper's definition.
 
-Any number of groups is allowed. Several sensitive columns mean their intersection. With more than
-two classes each class is taken against the rest. Of two labels the larger one is positive, as in
-scikit-learn's ``classes_[1]``. (For labels other than 0, 1 and -1, 1 fairlearn raises an error in
-some functions and takes 1 in others.) `fairij.fairness.rates` says how groups without rows and
-rates over no rows are treated.
+Several sensitive columns mean their intersection. With more than two classes each class is taken
+against the rest. Of two labels the larger one is positive, as in scikit-learn's ``classes_[1]``.
+`fairij.fairness.rates` says how groups without rows and rates over no rows are treated.
 """
 
 from __future__ import annotations

@@ -350,14 +350,15 @@ GAPS: dict[str, Gap] = {
 }
 
 
-def gaps_by_metric(counts: Array) -> dict[str, Array]:
-    """Every gap of counts, by the name of its metric. Each rate is computed once."""
+def measures(counts: Array) -> dict[str, Array]:
+    """Every performance and gap of counts, by name. Each rate is computed once."""
     gaps = {gap.metric_name: gap for gap in GAPS.values() if gap.is_classification}
     rates = {rate for gap in gaps.values() for rate in gap.rates}
     spreads = {rate: _spread(rate, counts, "between_groups", ratio=False) for rate in rates}
-    return {
-        name: _folded([spreads[rate] for rate in gap.rates], gap.fold) for name, gap in gaps.items()
-    }
+    found = {name: of_counts(counts) for name, of_counts in PERFORMANCES.items()}
+    for name, gap in gaps.items():
+        found[name] = _folded([spreads[rate] for rate in gap.rates], gap.fold)
+    return found
 
 
 def rates_by_name(counts: Array) -> dict[str, Array]:

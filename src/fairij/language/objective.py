@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -17,48 +17,6 @@ from fairij.language.training_inputs import TrainingPart
 JUDGED = 4096  # number of validation rows for the penalty, the same rows in every epoch
 
 
-@dataclass(frozen=True)
-class Penalty:
-    """A baseline's penalty on rows whose group is known."""
-
-    method: InProcessing
-    train: Sampler
-    validation: Draw
-    rows: TextRows
-    rows_val: TextRows
-
-    @classmethod
-    def of(
-        cls, method: InProcessing, train: TrainingPart, validation: TrainingPart, seed: int
-    ) -> Penalty:
-        """A penalty with its training rows and a fixed draw of validation rows."""
-        has_method("penalty", method, "penalty", "a baseline such as GapReg(), or None")
-        samplers = [_sampler(method.constraint, part) for part in (train, validation)]
-        judged = samplers[1].draw(JUDGED, torch.Generator().manual_seed(seed))
-        return cls(method, samplers[0], judged, train.rows, validation.rows)
-
-    def in_training(self, module: nn.Module, rows: int, draws: torch.Generator) -> Tensor:
-        """The weighted penalty on a new draw of training rows."""
-        return self._on(module, self.train.draw(rows, draws), self.rows)
-
-    def held_out(self, module: nn.Module) -> Tensor:
-        """The weighted penalty on validation rows."""
-        return self._on(module, self.validation, self.rows_val)
-
-    def _on(self, module: nn.Module, draw: Draw, rows: TextRows) -> Tensor:
-        runs = InHalves(module, rows) if isinstance(rows, dict) else module
-        return self.method.strength * self.method.penalty(runs, draw)
-
-
-def _sampler(constraint: str, part: TrainingPart) -> Sampler:
-    """Draws vectors, or row numbers if the rows are tokens."""
-    assert part.groups is not None  # `given_part` asks for them
-    rows = part.rows
-    if isinstance(rows, dict):
-        rows = torch.arange(count(rows), device=part.y.device)
-    return Sampler.of_tensors(rows, part.y, part.groups, constraint, 2)
-
-
 @dataclass
 class TextObjective:
     """Mean cross-entropy plus penalty; the measure is the same on validation rows.
@@ -69,15 +27,20 @@ class TextObjective:
     module: nn.Module
     train: TrainingPart
     validation: TrainingPart
-    penalty: Penalty | None
+    method: InProcessing | None  # it defines the penalty, on rows whose group is known
     batch_size: int
     draws: torch.Generator
+    seed: int
     history: list[dict[str, float]]
-    _lengths: Tensor | None = field(init=False)
-    _total: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         self._lengths = sizes(self.train.rows)
+        if self.method is not None:
+            has_method("penalty", self.method, "penalty", "a baseline such as GapReg(), or None")
+            self._sampler, held_out = (
+                _sampler(self.method.constraint, part) for part in (self.train, self.validation)
+            )
+            self._judged = held_out.draw(JUDGED, torch.Generator().manual_seed(self.seed))
 
     def batches(self) -> Iterable[tuple[TextRows, Tensor]]:
         self._total = torch.zeros((), device=self.train.y.device)
@@ -87,19 +50,33 @@ class TextObjective:
         rows, index = batch
         loss = cross_entropy(run(self.module, rows), self.train.y[index])
         self._total += loss.detach() * len(index)
-        if self.penalty is None:
+        if self.method is None:
             return loss
-        return loss + self.penalty.in_training(self.module, self.batch_size, self.draws)
+        draw = self._sampler.draw(self.batch_size, self.draws)
+        return loss + self._penalty(self.method, draw, self.train.rows)
 
     def held_out(self) -> float:
         z = run_all(self.module, self.validation.rows)
         value = float(cross_entropy(z, self.validation.y))
-        if self.penalty is not None:
+        if self.method is not None:
             with torch.no_grad():
-                value += float(self.penalty.held_out(self.module))
+                value += float(self._penalty(self.method, self._judged, self.validation.rows))
         train = float(self._total) / count(self.train.rows)
         self.history.append({"train": train, "validation": value})
         return value
+
+    def _penalty(self, method: InProcessing, draw: Draw, rows: TextRows) -> Tensor:
+        module = InHalves(self.module, rows) if isinstance(rows, dict) else self.module
+        return method.strength * method.penalty(module, draw)
+
+
+def _sampler(constraint: str, part: TrainingPart) -> Sampler:
+    """Draws vectors, or row numbers if the rows are tokens."""
+    assert part.groups is not None  # `given_part` asks for them
+    rows = part.rows
+    if isinstance(rows, dict):
+        rows = torch.arange(count(rows), device=part.y.device)
+    return Sampler.of_tensors(rows, part.y, part.groups, constraint, 2)
 
 
 def cross_entropy(z: Tensor, y: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Read a result: which comments raised the gap, their words, and the rates of each identity.
+"""Choose and read a result: which comments raised the gap, their words, rates by identity.
 
 Texts may be hateful: nothing is printed here, and texts are returned only on request.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,19 @@ from fairij.errors import InvalidInputError
 from fairij.fairness.groups import check_rows, unwrapped
 from fairij.fairness.rates import confusion_counts, rates_by_name
 from fairij.language.texts import one_column, texts_of
+from fairij.method.selection import AccuracyBudget
 
 WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+@dataclass(frozen=True)
+class BalancedAccuracyBudget(AccuracyBudget):
+    """Take the smallest gap among candidates that lose at most ``budget`` of balanced accuracy.
+
+    It is for rare classes, where accuracy says little.
+    """
+
+    performance = "balanced_accuracy"
 
 
 def most_harmful(

@@ -14,7 +14,7 @@ from fairij.baselines.in_processing import InProcessing
 from fairij.data.checks import number_between, one_of, whole_number
 from fairij.datasets._files import PathLike
 from fairij.errors import InvalidInputError
-from fairij.language.objective import Penalty, TextObjective
+from fairij.language.objective import TextObjective
 from fairij.language.training_checkpoints import TrainingCheckpoint, training_facts
 from fairij.language.training_inputs import given_part
 from fairij.method.run import Progress, silent
@@ -121,28 +121,12 @@ def train(
     part_val = given_part(module, "_val", X_val, y_val, groups_val, grouped)
     draws = torch.Generator().manual_seed(seed)
     optimiser = recipe.make([p for p in module.parameters() if p.requires_grad])
-    kept = None
+    kept, state = None, TrainingState()
     if checkpoint is not None:
         facts = training_facts(model, recipe, seed, penalty, part, part_val)
         kept = TrainingCheckpoint(Path(checkpoint), facts, module, optimiser, draws)
-    state = TrainingState() if kept is None else kept.resume()
-    extra = None if penalty is None else Penalty.of(penalty, part, part_val, seed)
+        state = kept.resume()
     size, history = recipe.batch_size, state.history
-    objective = TextObjective(module, part, part_val, extra, size, draws, history)
-    _run(objective, optimiser, recipe, seed, state, kept, progress)
-    return Trained(module, state.history, state.best_epoch)
-
-
-def _run(
-    objective: TextObjective,
-    optimiser: torch.optim.Optimizer,
-    recipe: TrainingRecipe,
-    seed: int,
-    state: TrainingState,
-    kept: TrainingCheckpoint | None,
-    progress: Progress,
-) -> None:
-    """Train to the end from the given state."""
 
     def after_epoch(state: TrainingState) -> None:
         if kept is not None:
@@ -150,8 +134,8 @@ def _run(
         progress("training", state.epoch, recipe.epochs)
 
     train_epochs(
-        objective.module,
-        objective,
+        module,
+        TextObjective(module, part, part_val, penalty, size, draws, seed, history),
         optimiser,
         epochs=recipe.epochs,
         patience=recipe.patience,
@@ -165,3 +149,4 @@ def _run(
             f"{state.epoch}: lower the recipe's `learning_rate` of {recipe.learning_rate:g}, or "
             "scale `X`."
         )
+    return Trained(module, state.history, state.best_epoch)

@@ -86,7 +86,13 @@ class TrainingCheckpoint:
         try:
             header, tensors = read_sealed(self.file, FORMAT)
             found, numbers = json.loads(header["facts"]), json.loads(header["now"])
-            self._check_same(found)
+            names = sorted(found.keys() | self.facts.keys())
+            other = [n for n in names if found.get(n) != self.facts.get(n) and n != MAY_DIFFER]
+            if other:
+                raise CheckpointError(
+                    f"`checkpoint` {self.file} must come from the same training; it differs in "
+                    f"{', '.join(other)}. Give another file, or remove this one."
+                )
             state = TrainingState(**numbers, best_state=_under("best ", tensors))
             parameters = _under("parameters ", tensors)
             for name, tensor in changing(self.module).items():
@@ -108,15 +114,6 @@ class TrainingCheckpoint:
             ) from None
         put(parameters, changing(self.module))
         return state
-
-    def _check_same(self, found: dict[str, Any]) -> None:
-        names = sorted(found.keys() | self.facts.keys())
-        other = [n for n in names if found.get(n) != self.facts.get(n) and n != MAY_DIFFER]
-        if other:
-            raise CheckpointError(
-                f"`checkpoint` {self.file} must come from the same training; it differs in "
-                f"{', '.join(other)}. Give another file, or remove this one."
-            )
 
 
 def _json(values: Mapping[str, Any]) -> str:

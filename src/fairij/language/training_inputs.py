@@ -36,19 +36,21 @@ def given_part(
     tokenise = getattr(module, "tokenise", None)
     with speaking_of(f"X{ending}"):
         rows = on_device(X, first.device, pad=pad, dtype=first.dtype, tokenise=tokenise)
-        if isinstance(rows, Tensor) and not rows.is_floating_point() and not _has_table(module):
+        # a table of embeddings needs whole numbers
+        looked_up = any(isinstance(m, (nn.Embedding, nn.EmbeddingBag)) for m in module.modules())
+        if isinstance(rows, Tensor) and not rows.is_floating_point() and not looked_up:
             rows = rows.to(first.dtype)
         outputs = _outputs(module, rows)
     truth = _labels(f"y{ending}", y, count(rows), outputs)
     codes = None
     if with_groups:
-        codes = _groups(f"groups{ending}", groups, count(rows))
+        if groups is None:
+            raise InvalidInputError(
+                f"`groups{ending}` must be given with a `penalty`, got None: pass `groups` and "
+                "`groups_val`."
+            )
+        codes = zeros_and_ones(f"groups{ending}", groups, count(rows))
     return TrainingPart(rows, torch.as_tensor(truth, device=first.device).float(), codes)
-
-
-def _has_table(module: nn.Module) -> bool:
-    """Whether a module looks its input up in a table, so that integers must stay integers."""
-    return any(isinstance(part, (nn.Embedding, nn.EmbeddingBag)) for part in module.modules())
 
 
 def _outputs(module: nn.Module, rows: TextRows) -> int:
@@ -93,11 +95,3 @@ def _labels(name: str, y: Any, rows: int, outputs: int) -> NDArray[Any]:
             f"holds {truth[row : row + 1].tolist()[0]!r}; give the number of the label's output."
         )
     return truth.astype(np.int64)
-
-
-def _groups(name: str, groups: Any, rows: int) -> NDArray[np.int64]:
-    if groups is None:
-        raise InvalidInputError(
-            f"`{name}` must be given with a `penalty`, got None: pass `groups` and `groups_val`."
-        )
-    return zeros_and_ones(name, groups, rows)

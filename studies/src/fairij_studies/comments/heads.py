@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from fairij import FairIJ, Grid, LowestGap, SharedConjugateGradient
 from fairij.baselines.in_processing import InProcessing
 from fairij.baselines.penalties import HGR, GapReg
+from fairij.language import BalancedAccuracyBudget, linear_head, nonlinear_head
 from fairij.language.batches import on_device, run_all
 from fairij.language.features import features, standardised
-from fairij.language.heads import HEADS
-from fairij.language.selection import BalancedAccuracyBudget
 from fairij.language.training import Trained, TrainingRecipe, train
 from fairij.solvers import Solver
 from fairij_studies.comments.measured import measured
@@ -27,6 +26,7 @@ from fairij_studies.comments.prepared import ENCODER, PARTS, Part, comments, dev
 
 CONSTRAINTS = ("equalized_odds", "demographic_parity")
 STRENGTHS = (0.2, 1.0)
+HEADS = {"LC": linear_head, "NC": nonlinear_head}
 RECIPES = {
     "LC": TrainingRecipe(learning_rate=3e-3, batch_size=512, epochs=40, patience=3),
     "NC": TrainingRecipe(learning_rate=3e-4, batch_size=512, epochs=20, patience=3),

@@ -19,9 +19,10 @@ import torch
 from numpy.typing import NDArray
 
 from fairij.datasets.wikipedia_comments import IDENTITY_TERMS, fetch_wikipedia_comments
-from fairij.language.encoders import fetch_minilm, load_encoder, load_tokenizer
+from fairij.language import load_encoder, load_tokenizer
 from fairij.models.text.library import load_transformers
 from fairij.storage.checksummed import write_whole
+from fairij_studies.comments.minilm import fetch_minilm
 
 PathLike = str | os.PathLike[str]
 MAX_LENGTH = 128

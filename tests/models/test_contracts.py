@@ -28,10 +28,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "language"))
 from biased import mlp, problem
 from fairij.data.sources import ArraySource
 from fairij.models import FAMILIES, EditableDefaults, adapt
-from fairij.models.base import Linearization
+from fairij.models.base import Delegating, Linearization
 from fairij.models.constant import ConstantLinearization, FeatureJacobian
 from fairij.models.contract import check_editable, check_wrapper
-from fairij.models.delegating import Delegating
 from fairij.models.sklearn.pipeline import WrappedEditable
 from fairij.models.text.transformers import InGivenOrder
 from fairij.scale.checkpoints import Journal

@@ -87,7 +87,20 @@ class Linearization(Protocol):
         """Bytes of rows that this object keeps in memory; None if unknown."""
 
 
-class LinearizationDefaults:
+class JacobianDefaults:
+    """A Jacobian without shortcuts."""
+
+    def gram(self, middle: Tensor) -> Tensor | None:
+        return None
+
+    def row_squares(self) -> Tensor | None:
+        return None
+
+    def held_bytes(self) -> int | None:
+        return None
+
+
+class LinearizationDefaults(JacobianDefaults):
     """A linearisation without shortcuts."""
 
     mode: str = "exact"
@@ -97,16 +110,7 @@ class LinearizationDefaults:
         nothing = torch.zeros_like(next(iter(found.values())) if found else self.vjp(weights))
         return torch.stack([found.get(k, nothing) for k in range(len(pieces))], 1)
 
-    def gram(self, middle: Tensor) -> Tensor | None:
-        return None
-
-    def row_squares(self) -> Tensor | None:
-        return None
-
     def row_products(self) -> Tensor | None:
-        return None
-
-    def held_bytes(self) -> int | None:
         return None
 
 
@@ -215,3 +219,57 @@ class EditableDefaults:
 
     def halve_batches(self, X: Any) -> bool:
         return False
+
+
+class Delegating:
+    """An `Editable` that passes everything on to another one, on rows that it may prepare first.
+
+    A subclass overrides `prepare` to change the rows, or single members to answer them itself.
+    `fairij.models.contract.check_wrapper` checks that nothing is lost.
+    """
+
+    def __init__(self, inner: Editable) -> None:
+        self._inner = inner
+        self.loss_name: str | None = inner.loss_name
+        self.classes: NDArray[Any] | None = inner.classes
+        self.class_names: tuple[str, ...] = inner.class_names
+        self.caveats: tuple[str, ...] = inner.caveats
+
+    def prepare(self, X: Any) -> Any:
+        """The rows as the inner model takes them."""
+        return X
+
+    @property
+    def theta(self) -> Tensor:
+        return self._inner.theta
+
+    @property
+    def parameter_names(self) -> list[str]:
+        return self._inner.parameter_names
+
+    def linearize(self, X: Any, *, keep: bool = True) -> Linearization:
+        return self._inner.linearize(self.prepare(X), keep=keep)
+
+    def evaluator(self, X: Any) -> Evaluator:
+        return self._inner.evaluator(self.prepare(X))
+
+    def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
+        return self._inner.outputs(self.prepare(X), theta)
+
+    def edited(self, theta: Tensor) -> Any:
+        return self._inner.edited(theta)
+
+    def frame_fingerprint(self) -> str:
+        return self._inner.frame_fingerprint()
+
+    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
+        return self._inner.row_weights(y, weight)
+
+    def held_back(self, y: NDArray[Any]) -> Held:
+        return self._inner.held_back(y)
+
+    def l2(self, rows: int, weight_sum: float) -> Tensor | None:
+        return self._inner.l2(rows, weight_sum)
+
+    def halve_batches(self, X: Any) -> bool:
+        return self._inner.halve_batches(self.prepare(X))

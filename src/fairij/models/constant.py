@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairij.models.base import EvaluatorDefaults, LinearizationDefaults, Middle
+from fairij.models.base import EvaluatorDefaults, JacobianDefaults, LinearizationDefaults, Middle
 
 
 class Jacobian(Protocol):
@@ -32,27 +32,13 @@ class Jacobian(Protocol):
     def take(self, index: Tensor) -> Jacobian:
         """The Jacobian of some rows."""
 
-    def gram(self, middle: Tensor) -> Tensor | None:
-        """``sum_n J_n^T m_n J_n``, dense ``(D, D)``, if there is a fast way; else None."""
+    # As in `Linearization`. `JacobianDefaults` has an answer for each of these.
 
-    def row_squares(self) -> Tensor | None:
-        """``|J_n|^2`` of every row or a bound above it, ``(N,)``; None if there is no fast way."""
+    def gram(self, middle: Tensor) -> Tensor | None: ...
 
-    def held_bytes(self) -> int | None:
-        """Bytes of rows kept in memory; None if unknown."""
+    def row_squares(self) -> Tensor | None: ...
 
-
-class JacobianDefaults:
-    """A Jacobian without shortcuts."""
-
-    def gram(self, middle: Tensor) -> Tensor | None:
-        return None
-
-    def row_squares(self) -> Tensor | None:
-        return None
-
-    def held_bytes(self) -> int | None:
-        return None
+    def held_bytes(self) -> int | None: ...
 
 
 @dataclass(frozen=True)

@@ -54,12 +54,8 @@ class BinaryCrossEntropy:
     is_classification = True
 
     def check(self, z: Tensor, y: Tensor) -> None:
-        if z.ndim != 1:
-            raise InvalidInputError(
-                f"{self.name} needs one logit per row, got outputs of shape {tuple(z.shape)}; "
-                "use loss='softmax_cross_entropy' for a model with one output per class."
-            )
-        _check_rows(self.name, z, y)
+        cure = "; use loss='softmax_cross_entropy' for a model with one output per class"
+        _check_shapes(f"{self.name} needs one logit per row", z, y, z.ndim == 1, cure)
         if not bool(((y == 0) | (y == 1)).all()):
             raise InvalidInputError(
                 f"{self.name} needs labels 0 and 1, got {_some_values(y)}; "
@@ -97,12 +93,9 @@ class SoftmaxCrossEntropy:
     is_classification = True
 
     def check(self, z: Tensor, y: Tensor) -> None:
-        if z.ndim != 2 or z.shape[1] < 2:
-            raise InvalidInputError(
-                f"{self.name} needs at least two outputs per row, got outputs of shape "
-                f"{tuple(z.shape)}; use loss='binary_cross_entropy' for a model with one logit."
-            )
-        _check_rows(self.name, z, y)
+        cure = "; use loss='binary_cross_entropy' for a model with one logit"
+        several = z.ndim == 2 and z.shape[1] > 1
+        _check_shapes(f"{self.name} needs at least two outputs per row", z, y, several, cure)
         classes = z.shape[1]
         if not bool(((y >= 0) & (y < classes) & (y == y.round())).all()):
             raise InvalidInputError(
@@ -140,11 +133,7 @@ class SquaredError:
     is_classification = False
 
     def check(self, z: Tensor, y: Tensor) -> None:
-        if z.ndim != 1:
-            raise InvalidInputError(
-                f"{self.name} needs one output per row, got outputs of shape {tuple(z.shape)}."
-            )
-        _check_rows(self.name, z, y)
+        _check_shapes(f"{self.name} needs one output per row", z, y, z.ndim == 1)
         if not bool(torch.isfinite(y).all()):
             raise InvalidInputError(
                 f"{self.name} needs finite labels, got {_some_values(y[~torch.isfinite(y)])}; "
@@ -198,11 +187,14 @@ def infer_loss(z: Tensor, y: Tensor) -> Loss:
     )
 
 
-def _check_rows(name: str, z: Tensor, y: Tensor) -> None:
+def _check_shapes(needs: str, z: Tensor, y: Tensor, fits: bool, cure: str = "") -> None:
+    """Raise unless the outputs fit the loss, and there is one label for each row of them."""
+    if not fits:
+        raise InvalidInputError(f"{needs}, got outputs of shape {tuple(z.shape)}{cure}.")
     if y.shape != z.shape[:1]:
         raise InvalidInputError(
-            f"{name} needs one label per row of outputs: expected shape ({len(z)},), got "
-            f"{tuple(y.shape)}."
+            f"{needs.split()[0]} needs one label per row of outputs: expected shape ({len(z)},), "
+            f"got {tuple(y.shape)}."
         )
 
 

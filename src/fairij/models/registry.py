@@ -66,21 +66,21 @@ FAMILIES: list[Family] = [
     ),
     family("sklearn.perceptron:PerceptronEditable", sklearn="MLPClassifier, MLPRegressor"),
     family(
-        "trees.lightgbm:editable",
+        "trees.lightgbm:LightGBM",
         "LightGBM's Booster, LGBMClassifier, LGBMRegressor",
         lightgbm="Booster, LGBMModel, CVBooster",
     ),
     family(
-        "trees.xgboost:editable",
+        "trees.xgboost:XGBoost",
         "XGBoost's Booster, XGBClassifier, XGBRegressor",
         xgboost="Booster, XGBModel",
     ),
     family(
-        "trees.scikit_learn:hist_gradient_boosting",
+        "trees.scikit_learn:HistGradient",
         sklearn="HistGradientBoostingClassifier, HistGradientBoostingRegressor",
     ),
     family(
-        "trees.scikit_learn:gradient_boosting",
+        "trees.scikit_learn:GradientBoosting",
         sklearn="GradientBoostingClassifier, GradientBoostingRegressor",
     ),
     family("sklearn.pipeline:pipeline", sklearn="Pipeline"),

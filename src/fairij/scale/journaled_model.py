@@ -13,8 +13,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from fairij.models.base import Editable, Evaluator, Linearization, Middle
-from fairij.models.delegating import Delegating
+from fairij.models.base import Delegating, Editable, Evaluator, Linearization, Middle
 from fairij.scale.checkpoints import Journal
 
 T = TypeVar("T")

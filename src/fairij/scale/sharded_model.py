@@ -15,8 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fairij.models.base import Evaluator, Linearization, Middle, Some
-from fairij.models.delegating import Delegating
+from fairij.models.base import Delegating, Evaluator, Linearization, Middle, Some
 from fairij.scale.collectives import collected, done_by_all, gathered, summed
 from fairij.scale.sharding import Shard
 from fairij.scale.streaming import shifted

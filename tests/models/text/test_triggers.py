@@ -227,13 +227,13 @@ def test_the_edit_taken_is_run_on_all_rows_and_others_where_labels_are_in_doubt(
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The rows of every forward pass over a table from now on."""
     made: list[int] = []
-    forward = TransformersEditable.forward
+    run = TransformersEditable.run
 
     def watched(self: Any, tokens: Any, theta: Any) -> Any:
         made.append(len(tokens["input_ids"]))
-        return forward(self, tokens, theta)
+        return run(self, tokens, theta)
 
-    monkeypatch.setattr(TransformersEditable, "forward", watched)
+    monkeypatch.setattr(TransformersEditable, "run", watched)
     return made
 
 

@@ -67,16 +67,20 @@ def test_graphs_are_kept_in_the_memory_that_there_is(
     monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     """The limit may be more than the machine has."""
-    case, keep, tries = make_case("mlp", n=64), TorchLinearization._graph_to_keep, []
+    case, graph_of, tries = make_case("mlp", n=64), TorchLinearization._graph_of, []
 
-    def scarce(self: TorchLinearization, batch: Tensor) -> Graph | FactoredGraph:
+    def scarce(
+        self: TorchLinearization, batch: Tensor, *, keep: bool = False
+    ) -> Graph | FactoredGraph:
+        if not keep:
+            return graph_of(self, batch)
         tries.append(len(batch))
         if len(self._kept) >= room * 8 // len(batch):  # graphs of that many times 8 rows fit
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return keep(self, batch)
+        return graph_of(self, batch, keep=True)
 
     expected = TorchEditable(case.module, memory_limit=0).linearize(case.X)
-    monkeypatch.setattr(TorchLinearization, "_graph_to_keep", scarce)
+    monkeypatch.setattr(TorchLinearization, "_graph_of", scarce)
     monkeypatch.setattr(TorchLinearization, "_bytes_kept", lambda self, batch: len(batch) * 2**12)
     model = TorchEditable(case.module, batch_size=8, memory_limit=2**19)
     if room == 0:

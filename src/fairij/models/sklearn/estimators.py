@@ -22,9 +22,10 @@ def early_stopping_caveats(estimator: Any) -> tuple[str, ...]:
     return (HELD_BACK,) if stops and getattr(estimator, "solver", None) != "lbfgs" else ()
 
 
-def class_names(model: Any) -> set[str]:
-    """The names of a model's class and of its parents."""
-    return {kind.__name__ for kind in type(model).__mro__}
+def usual_loss(classes: Any, n_outputs: int) -> str:
+    """The engine's name for the loss of most estimators; regression has no classes."""
+    of_classes = "binary_cross_entropy" if n_outputs == 1 else "softmax_cross_entropy"
+    return "squared_error" if classes is None else of_classes
 
 
 def check_columns(estimator: Any, X: Any) -> None:

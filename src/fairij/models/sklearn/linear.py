@@ -31,9 +31,9 @@ from fairij.models.base import EditableDefaults
 from fairij.models.constant import ConstantLinearization, FeatureJacobian
 from fairij.models.sklearn.estimators import (
     check_columns,
-    class_names,
     class_weighted,
     early_stopping_caveats,
+    usual_loss,
 )
 
 
@@ -42,7 +42,8 @@ class LinearEditable(EditableDefaults):
 
     def __init__(self, estimator: Any, *, parameters: str | Sequence[str] = "all", **_: Any):
         check_is_fitted(estimator)
-        self._kind = next(KINDS[name] for name in KINDS if name in class_names(estimator))
+        parents = {kind.__name__ for kind in type(estimator).__mro__}
+        self._kind = next(KINDS[name] for name in KINDS if name in parents)
         _check(estimator, self._kind)
         self._estimator = estimator
         self._coef = np.asarray(estimator.coef_)
@@ -53,23 +54,12 @@ class LinearEditable(EditableDefaults):
         pieces = [self._coef, np.asarray(estimator.intercept_)][: len(self.parameter_names)]
         self.theta = torch.cat([torch.tensor(piece).reshape(-1) for piece in pieces])
         self.classes = getattr(estimator, "classes_", None)
-        self.loss_name = (
-            "squared_error"
-            if self.classes is None
-            else "binary_cross_entropy"
-            if self._n_outputs == 1
-            else "softmax_cross_entropy"
-        )
+        self.loss_name = usual_loss(self.classes, self._n_outputs)
         self.caveats = early_stopping_caveats(estimator)
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
-        return class_weighted(
-            getattr(self._estimator, "class_weight", None),
-            self.classes,
-            y,
-            weight,
-            balance_weights=self._kind.balance_weights,
-        )
+        given, balance = getattr(self._estimator, "class_weight", None), self._kind.balance_weights
+        return class_weighted(given, self.classes, y, weight, balance_weights=balance)
 
     def l2(self, rows: int, weight_sum: float) -> Tensor:
         on_coef, on_intercept = self._kind.l2(self._estimator, rows, weight_sum)
@@ -107,17 +97,17 @@ class LinearEditable(EditableDefaults):
 
     def _jacobian(self, X: Any) -> FeatureJacobian:
         check_columns(self._estimator, X)
-        rows = _sparse_rows(X, self.theta.numpy().dtype) if issparse(X) else self._dense_rows(X)
+        if issparse(X):
+            rows = _sparse_rows(X, self.theta.numpy().dtype)
+        else:
+            rows = to_tensors(X, dtype=self.theta.dtype, device=self.theta.device)
+            rows = rows.to(self.theta.dtype)
         if rows.ndim != 2 or rows.shape[1] != self._coef.shape[-1]:
             raise InvalidInputError(
                 f"`X` must have the {self._coef.shape[-1]} columns that the model was trained on; "
                 f"got shape {tuple(rows.shape)}."
             )
         return FeatureJacobian(rows, self._n_outputs, self._has_intercept)
-
-    def _dense_rows(self, X: Any) -> Tensor:
-        rows: Tensor = to_tensors(X, dtype=self.theta.dtype, device=self.theta.device)
-        return rows.to(self.theta.dtype)
 
 
 def _sparse_rows(X: Any, dtype: np.dtype[Any]) -> Any:

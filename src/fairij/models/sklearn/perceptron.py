@@ -17,11 +17,9 @@ from torch import Tensor, nn
 
 from fairij.data.hashing import state_fingerprint
 from fairij.errors import InvalidInputError
-from fairij.models.delegating import Delegating
-from fairij.models.sklearn.estimators import (
-    check_columns,
-    early_stopping_caveats,
-)
+from fairij.models.base import Delegating
+from fairij.models.sklearn.estimators import check_columns, early_stopping_caveats, usual_loss
+from fairij.models.torch.batches import flatten
 from fairij.models.torch.module import TorchEditable
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -45,11 +43,7 @@ class PerceptronEditable(Delegating):
         self._torch = TorchEditable(self._module, **options)
         super().__init__(self._torch)
         self.classes = getattr(estimator, "classes_", None)
-        self.loss_name = {
-            "logistic": "binary_cross_entropy",
-            "softmax": "softmax_cross_entropy",
-            "identity": "squared_error",
-        }[estimator.out_activation_]
+        self.loss_name = usual_loss(self.classes, estimator.n_outputs_)
         self.caveats = early_stopping_caveats(estimator)
 
     def prepare(self, X: Any) -> Any:
@@ -62,12 +56,10 @@ class PerceptronEditable(Delegating):
         batch = rows if e.solver == "lbfgs" else min(wanted, rows)
         named = dict(self._module.named_parameters())
         on_weights = float(e.alpha) * rows / (batch * weight_sum)
-        return torch.cat(
-            [
-                torch.full_like(named[name], on_weights * name.endswith("weight")).reshape(-1)
-                for name in self.parameter_names
-            ]
-        ).detach()
+        return flatten(
+            torch.full_like(named[name], on_weights * name.endswith("weight"))
+            for name in self.parameter_names
+        )
 
     def edited(self, theta: Tensor) -> Any:
         clone = copy.deepcopy(self._estimator)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fairij.data.hashing import state_fingerprint
 from fairij.errors import InvalidInputError
-from fairij.models.delegating import Delegating
+from fairij.models.base import Delegating
 from fairij.models.recent import Recent
 from fairij.models.registry import adapt
 

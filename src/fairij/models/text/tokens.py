@@ -92,9 +92,8 @@ def longest_first(tokens: Tokens) -> Tensor:
 def bucketed(tokens: Tokens, budget: int, *, added: int = 0, multiple: int = 1) -> Iterator[Tokens]:
     """Consecutive batches of at most ``budget`` tokens and at least one row, cut to their length.
 
-    Rows should come longest first; other orders are right but slower. ``added`` counts the tokens
-    that the model adds to each row; without them, short rows would make too large batches. Lengths
-    including them are rounded up to a ``multiple`` if the table is wide enough.
+    Rows should come longest first; other orders are right but slower. The model adds ``added``
+    tokens to each row; lengths including them are rounded up to a ``multiple`` if there is room.
     """
     size = lengths(tokens).cpu().numpy().clip(1)
     rounded = -(-(size + added) // multiple) * multiple  # few shapes, so memory is reused
@@ -139,12 +138,10 @@ def _tokenised(X: Any, tokenise: Tokenise | None) -> Mapping[str, Any]:
 
 
 def _padded(name: str, rows: Any, pad: int) -> Tensor:
-    if isinstance(rows, Tensor):
-        table = rows
-    else:
+    table = rows
+    if not isinstance(rows, Tensor):
         parts = [np.asarray(row) for row in rows]
-        width = max((len(row) for row in parts), default=0)
-        filled = np.full((len(parts), width), pad, dtype=np.int64)
+        filled = np.full((len(parts), max(map(len, parts), default=0)), pad, dtype=np.int64)
         for row, part in zip(filled, parts, strict=True):
             row[: len(part)] = part
         table = torch.from_numpy(filled)
@@ -173,19 +170,22 @@ def with_padding_token(tokenizer: Any) -> Any:
 
 def longest_text(model: Any, tokenizer: Any) -> int:
     """How many tokens a text may have: by the tokenizer's limit and the model's positions."""
-    allowed = getattr(tokenizer, "model_max_length", None)
-    known = allowed is not None and 0 < allowed < UNLIMITED
-    limits = [int(allowed)] if known else []  # type: ignore[arg-type]
+    allowed = getattr(tokenizer, "model_max_length", None) or 0
+    limits = [int(allowed)] if 0 < allowed < UNLIMITED else []
     return min([*limits, *_positions(model)], default=OTHERWISE)
 
 
 def _positions(model: Any) -> list[int]:
-    """The number of positions in the model's settings, if it is there."""
+    """How many positions the settings leave for a text; empty if they do not say."""
     most = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     if not isinstance(most, int) or most < 1:
         return []
     starts = [table.padding_idx + 1 for table in _tables(model) if table.padding_idx is not None]
-    return [most - max(starts, default=0) - _added(model)]
+    # tokens that the model adds to every row: triggers, or a prompt of `peft`
+    triggers = len(model.triggers) if isinstance(model, TriggerTokens) else 0
+    prompts = (getattr(model, "peft_config", None) or {}).values()
+    virtual = [getattr(prompt, "num_virtual_tokens", None) or 0 for prompt in prompts]
+    return [most - max(starts, default=0) - triggers - max(virtual, default=0)]
 
 
 def _tables(model: Any) -> list[nn.Embedding]:
@@ -197,14 +197,6 @@ def _tables(model: Any) -> list[nn.Embedding]:
         if isinstance(part, nn.Embedding)
         and ("position" in (last := name.rpartition(".")[2]) or last == "wpe")
     ]
-
-
-def _added(model: Any) -> int:
-    """Tokens that the model adds to every row: triggers, or a prompt of `peft`."""
-    triggers = len(model.triggers) if isinstance(model, TriggerTokens) else 0
-    prompts = getattr(model, "peft_config", None) or {}
-    virtual = [getattr(part, "num_virtual_tokens", None) or 0 for part in prompts.values()]
-    return triggers + max(virtual, default=0)
 
 
 def most_tokens(model: Any) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError
-from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization, Middle, Some
+from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization, Middle
 from fairij.models.recent import Recent
 from fairij.models.text.tokens import (
     TakesTexts,
@@ -76,9 +76,7 @@ class TransformersEditable(TorchEditable):
             return super().call(parameters, batch).to(self.dtype)
 
     def prepare(self, X: Any) -> Tokens:
-        def make() -> Tokens:
-            return token_rows(X, device=self.device, pad=self._pad, tokenise=self._tokenise)
-
+        make = partial(token_rows, X, device=self.device, pad=self._pad, tokenise=self._tokenise)
         return self._tokens.get(X, make)
 
     def batches(self, X: Any) -> Iterator[Tokens]:
@@ -121,20 +119,20 @@ class TransformersEditable(TorchEditable):
         return TokenEvaluator(self, X)
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
-        at = self.theta if theta is None else theta.to(self._like())
+        at = self.theta if theta is None else theta.to(self.device, self.dtype)
         recent = self._fitted_outputs if torch.equal(at, self.theta) else self._edited_outputs
         return recent.get(X, lambda: self.run(self.prepare(X), at), at)
 
     def run(self, tokens: Tokens, theta: Tensor) -> Tensor:
         """The outputs of rows of tokens, in smaller batches if memory runs out."""
-        return retried(lambda: self.forward(tokens, theta), lambda: self.halve_rows(tokens))
-
-    def forward(self, tokens: Tokens, theta: Tensor) -> Tensor:
-        """One forward pass over all rows, without the cache."""
         order, parameters = longest_first(tokens), self.split(theta)
+        ordered = take_rows(tokens, order)
+
+        def work() -> Tensor:
+            return torch.cat([self.call(parameters, batch) for batch in self.batches(ordered)])
+
         with torch.no_grad():
-            z = [self.call(parameters, batch) for batch in self.batches(take_rows(tokens, order))]
-        return torch.cat(z)[torch.argsort(order)]
+            return retried(work, lambda: self.halve_rows(tokens))[torch.argsort(order)]
 
 
 def _class_names(config: Any) -> tuple[str, ...]:
@@ -185,10 +183,7 @@ class InGivenOrder:
         return self._inner.vjp(weights[self._order])
 
     def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
-        def reordered(part: Tensor, rows: Some) -> Tensor:
-            return middle(part, self._order[rows])
-
-        return self._inner.sandwich(direction, reordered)
+        return self._inner.sandwich(direction, lambda part, rows: middle(part, self._order[rows]))
 
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         return self._inner.second_order(weights[self._order], direction)
@@ -196,8 +191,7 @@ class InGivenOrder:
     def rows(self, index: Tensor) -> Tensor:
         """Row by row, because the mask code of transformers does not run under vmap."""
         jacobians = []
-        for row in index.split(1):
-            single = self.restrict(row)
+        for single in map(self.restrict, index.split(1)):
             z = single.outputs
             units = torch.eye(z.numel(), dtype=z.dtype, device=z.device)
             jacobians.append(torch.stack([single.vjp(unit.view_as(z)) for unit in units]))

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
 from fairij.data.rows import take_rows
-from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization
-from fairij.models.constant import ConstantLinearization, JacobianDefaults
+from fairij.models.base import Evaluator, EvaluatorDefaults, JacobianDefaults, Linearization
+from fairij.models.constant import ConstantLinearization
 from fairij.models.recent import Recent
 from fairij.models.text.tokens import Tokens, longest_first
 from fairij.models.text.transformers import TransformersEditable
@@ -64,13 +64,9 @@ class TriggerEditable(TransformersEditable):
     def at(self, by: Tensor) -> TriggerEditable:
         """The same model with its parameters moved."""
         edited: Any = self.edited(self.theta + by)
-        return TriggerEditable(
-            edited,
-            parameters=self.parameter_names,
-            batch_size=self._batch_size,
-            memory_limit=self._memory_limit,
-            screening=self._screening,
-        )
+        limits = {"batch_size": self._batch_size, "memory_limit": self._memory_limit}
+        names, screening = self.parameter_names, self._screening
+        return TriggerEditable(edited, screening=screening, parameters=names, **limits)
 
     def by_graphs(self, tokens: Tokens) -> Linearization:
         """The rows linearised by autograd graphs, without the kept Jacobian."""
@@ -94,17 +90,12 @@ class TriggerEditable(TransformersEditable):
 
     def _per_row(self, tokens: Tokens) -> TriggerLinearization:
         order = longest_first(tokens)
-        outputs, jacobians = [], []
-        for batch in self.batches(take_rows(tokens, order)):
-            z, jacobian = self._batch_jacobian(batch)
-            outputs.append(z)
-            jacobians.append(jacobian)
-        place = torch.argsort(order)
-        z = torch.cat(outputs)[place]
-        array = torch.empty(len(z), *jacobians[0].shape[1:], dtype=self.dtype, device=self.device)
+        pairs = [self._batch_jacobian(batch) for batch in self.batches(take_rows(tokens, order))]
+        z = torch.cat([z for z, _ in pairs])[torch.argsort(order)]
+        array = torch.empty(len(z), *pairs[0][1].shape[1:], dtype=self.dtype, device=self.device)
         start = 0
-        while jacobians:  # freed one by one, so that memory holds only one whole copy
-            part = jacobians.pop(0)
+        while pairs:  # freed one by one, so that memory holds only one whole copy
+            _, part = pairs.pop(0)
             array[order[start : start + len(part)]] = part
             start += len(part)
         return TriggerLinearization(z, DenseJacobian(array, z.ndim == 1), self, tokens)

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from fairij.data.checks import one_of, whole_number
 from fairij.errors import InvalidInputError
 
 Pooling = Literal["mean", "pooler"]
@@ -129,11 +130,5 @@ def _check(encoder: Any, n_tokens: Any, pooling: Any) -> None:
             "`encoder` must be a model of transformers without a head, as "
             f"fairij.language.load_encoder gives it; got {type(encoder).__name__}."
         )
-    if not isinstance(n_tokens, int) or n_tokens < 1:
-        raise InvalidInputError(
-            f"`n_tokens` must be a whole number of at least 1; got {n_tokens!r}."
-        )
-    if pooling not in get_args(Pooling):
-        raise InvalidInputError(
-            f"`pooling` must be one of {list(get_args(Pooling))}, got {pooling!r}."
-        )
+    whole_number("n_tokens", n_tokens, 1)
+    one_of("pooling", pooling, get_args(Pooling))

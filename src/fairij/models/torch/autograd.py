@@ -18,12 +18,9 @@ from torch.autograd import grad
 from fairij.errors import InvalidInputError
 
 JvpMode = Literal["factored", "double_backward", "forward", "differences"]
-MODES: tuple[JvpMode, ...] = ("double_backward", "forward", "differences")
-ADJOINT_TOLERANCE: dict[JvpMode, float] = {
-    "double_backward": 1e-3,
-    "forward": 1e-3,
-    "differences": 0.1,
-}
+# how far <u, J r> and <J^T u, r> may lie apart in each mode, in the order of trial
+MODES: dict[JvpMode, float] = {"double_backward": 1e-3, "forward": 1e-3, "differences": 0.1}
+KEPT: dict[str, Any] = {"retain_graph": True, "materialize_grads": True}
 Function = Callable[[Sequence[Tensor]], Tensor]  # parameters -> outputs of one batch
 
 
@@ -43,26 +40,19 @@ class Graph:
         if self.mode == "double_backward" and self._pull is None:
             with torch.enable_grad():
                 self._u = torch.zeros_like(self._z, requires_grad=True)
-                self._pull = grad(
-                    self._z, self.parameters, self._u, create_graph=True, materialize_grads=True
-                )
+                self._pull = grad(self._z, self.parameters, self._u, create_graph=True, **KEPT)
 
     @property
     def outputs(self) -> Tensor:
         return self._z.detach()
 
     def vjp(self, weights: Tensor) -> list[Tensor]:
-        return list(
-            grad(self._z, self.parameters, weights, retain_graph=True, materialize_grads=True)
-        )
+        return list(grad(self._z, self.parameters, weights, **KEPT))
 
     def jvp(self, direction: Sequence[Tensor]) -> Tensor:
         self.prepare_jvp()
         if self._pull is not None:
-            (out,) = grad(
-                self._pull, self._u, list(direction), retain_graph=True, materialize_grads=True
-            )
-            return out
+            return grad(self._pull, self._u, list(direction), **KEPT)[0]
         fixed = [p.detach() for p in self.parameters]
         if self.mode == "forward":
             return torch.func.jvp(lambda *p: self.function(p), tuple(fixed), tuple(direction))[1]
@@ -70,18 +60,9 @@ class Graph:
 
     def second_order(self, weights: Tensor, direction: Sequence[Tensor]) -> list[Tensor]:
         with torch.enable_grad():
-            slope = grad(
-                self._z, self.parameters, weights, create_graph=True, materialize_grads=True
-            )
-        return list(
-            grad(
-                [s for s in slope if s.requires_grad],
-                self.parameters,
-                [d for s, d in zip(slope, direction, strict=True) if s.requires_grad],
-                retain_graph=True,
-                materialize_grads=True,
-            )
-        )
+            slope = grad(self._z, self.parameters, weights, create_graph=True, **KEPT)
+        pairs = [(s, d) for s, d in zip(slope, direction, strict=True) if s.requires_grad]
+        return list(grad([s for s, _ in pairs], self.parameters, [d for _, d in pairs], **KEPT))
 
 
 def central_difference(
@@ -106,7 +87,7 @@ def working_mode(function: Function, parameters: Sequence[Tensor]) -> JvpMode:
     def random_like(t: Tensor) -> Tensor:
         return torch.randn(t.shape, generator=generator, device="cpu").to(t)
 
-    for mode in MODES:
+    for mode, tolerance in MODES.items():
         try:
             graph = Graph(function, parameters, mode)
             u = random_like(graph.outputs)
@@ -116,7 +97,7 @@ def working_mode(function: Function, parameters: Sequence[Tensor]) -> JvpMode:
         except (RuntimeError, NotImplementedError):
             continue
         off = abs(float((u * moved).sum()) - back)
-        if off <= ADJOINT_TOLERANCE[mode] * float(u.norm()) * max(float(moved.norm()), 1e-30):
+        if off <= tolerance * float(u.norm()) * max(float(moved.norm()), 1e-30):
             return mode
     raise InvalidInputError(
         "The module's backward pass must match its forward pass, but its gradients disagree with "

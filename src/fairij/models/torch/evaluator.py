@@ -10,11 +10,10 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from fairij.models.base import EvaluatorDefaults
-from fairij.models.torch.batches import retried
+from fairij.models.torch.batches import bytes_of, retried
 
 if TYPE_CHECKING:
     from fairij.models.torch.module import TorchEditable
-
 
 Products = dict[tuple[int, int | None], Tensor]  # by the places of weight and bias in theta
 
@@ -40,13 +39,8 @@ class TorchEvaluator(EvaluatorDefaults):
         pieces = self._model.split(direction.to(self._at[0]))
 
         def work() -> Tensor:
-            return torch.cat(
-                [
-                    self._one_batch(batch, fitted, pieces, scales.tolist())
-                    for batch, fitted in zip(self._batches, self._fitted_products, strict=True)
-                ],
-                dim=1,
-            )
+            batches = zip(self._batches, self._fitted_products, strict=True)
+            return torch.cat([self._one_batch(*b, pieces, scales.tolist()) for b in batches], dim=1)
 
         with torch.no_grad():
             return retried(work, self._with_less)
@@ -62,14 +56,15 @@ class TorchEvaluator(EvaluatorDefaults):
     def _one_batch(
         self, batch: Any, fitted: Products, pieces: list[Tensor], scales: list[float]
     ) -> Tensor:
-        moved: Products = {}
         outputs, known = [], bool(fitted)
+        shared = _SharedLinear(batch, [(fitted, self._at), ({}, pieces)])
         for scale in scales:
             at = [p + scale * d for p, d in zip(self._at, pieces, strict=True)]
-            with _SharedLinear(batch, at, self._at, pieces, scale, fitted, moved):
+            shared.scale, shared.place = scale, {id(p): i for i, p in enumerate(at)}
+            with shared:
                 outputs.append(self._model.call(at, batch))
         if not known:  # keep them for the next direction if they fit
-            size = sum(product.numel() * product.element_size() for product in fitted.values())
+            size = bytes_of(fitted.values())
             if size > self._room:
                 fitted.clear()
             else:
@@ -80,37 +75,28 @@ class TorchEvaluator(EvaluatorDefaults):
 class _SharedLinear(TorchFunctionMode):
     """Computes ``linear(X, W + c dW, b + c db)`` as ``linear(X, W, b) + c linear(X, dW, db)``."""
 
-    def __init__(
-        self,
-        batch: Any,
-        at: list[Tensor],
-        fitted_parameters: list[Tensor],
-        direction: list[Tensor],
-        scale: float,
-        fitted: Products,
-        moved: Products,
-    ) -> None:
+    scale: float  # c
+    place: dict[int, int]  # the id of a parameter -> its place in theta
+
+    def __init__(self, batch: Any, products: list[tuple[Products, list[Tensor]]]) -> None:
         super().__init__()
-        self._batch, self._scale = batch, scale
-        self._place = {id(p): i for i, p in enumerate(at)}
-        self._parameters, self._direction = fitted_parameters, direction
-        self._fitted, self._moved = fitted, moved
+        self._batch, self._products = batch, products  # of the fitted parameters, of the direction
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
         if func is F.linear and not kwargs and len(args) >= 2 and args[0] is self._batch:
-            weight = self._place.get(id(args[1]))
-            bias = self._place.get(id(args[2])) if len(args) > 2 and args[2] is not None else None
-            if weight is not None and (bias is not None or len(args) < 3 or args[2] is None):
-                return self._combine(weight, bias)
-        return func(*args, **kwargs)
+            given = args[2] if len(args) > 2 else None
+            weight, bias = self.place.get(id(args[1])), self.place.get(id(given))
+            if weight is not None and (bias is not None or given is None):
+                fitted, moved = (self._product(weight, bias, *of) for of in self._products)
+                return torch.add(fitted, moved, alpha=self.scale)
+        return func(*args, **(kwargs or {}))
 
-    def _combine(self, weight: int, bias: int | None) -> Tensor:
-        place = (weight, bias)
-        for cache, source in ((self._fitted, self._parameters), (self._moved, self._direction)):
-            if place not in cache:
-                shift = None if bias is None else source[bias]
-                cache[place] = F.linear(self._batch, source[weight], shift)
-        return torch.add(self._fitted[place], self._moved[place], alpha=self._scale)
+    def _product(
+        self, weight: int, bias: int | None, known: Products, parameters: list[Tensor]
+    ) -> Tensor:
+        if (weight, bias) not in known:
+            shift = None if bias is None else parameters[bias]
+            known[weight, bias] = F.linear(self._batch, parameters[weight], shift)
+        return known[weight, bias]

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from fairij.models.torch.autograd import Function, Graph
+from fairij.models.torch.autograd import KEPT, Function, Graph
 
 MOST_OUTPUTS = 16  # each output needs a backward pass and its own slopes
 
@@ -95,17 +95,17 @@ class FactoredGraph:
 
     def rows(self) -> Tensor:
         """The Jacobian of every row, ``(n, C, D)``."""
-        return torch.cat(
-            [piece.flatten(2) for piece in _in_order([layer.rows() for layer in self.layers])], -1
-        )
+        pieces = _in_order([layer.rows() for layer in self.layers])
+        return torch.cat([piece.flatten(2) for piece in pieces], -1)
 
     def row_squares(self) -> Tensor:
         first, *others = (layer.row_squares() for layer in self.layers)
         return sum(others, first)
 
     def second_order(self, weights: Tensor, direction: Sequence[Tensor]) -> list[Tensor]:
-        graph = Graph(self.function, self.parameters, "double_backward")
-        return graph.second_order(weights, direction)
+        return Graph(self.function, self.parameters, "double_backward").second_order(
+            weights, direction
+        )
 
     def held_bytes(self, shared: Sequence[Tensor]) -> int:
         """Bytes of the factors, without those of the ``shared`` tensors."""
@@ -159,8 +159,7 @@ def comes_in_factors(function: Function, parameters: Sequence[Tensor]) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class _Use:
+class _Use(NamedTuple):
     """One call of a linear layer: its parameters, its input and its result."""
 
     weight: int | None
@@ -199,12 +198,7 @@ def _layers(z: Tensor, uses: list[_Use], n_parameters: int) -> list[Layer]:
     if len(outputs) > MOST_OUTPUTS or any(len(use.out) != n for use in uses):
         raise NotFactoredError("There are too many outputs, or they are not in row order.")
     found = [use.out for use in uses]
-    slopes = [
-        torch.autograd.grad(
-            output.sum(), found, retain_graph=True, allow_unused=True, materialize_grads=True
-        )
-        for output in outputs
-    ]
+    slopes = [torch.autograd.grad(output.sum(), found, **KEPT) for output in outputs]
     layers = []
     for use, of_outputs in zip(uses, zip(*slopes, strict=True), strict=True):
         flat = [slope.reshape(n, -1) for slope in of_outputs]

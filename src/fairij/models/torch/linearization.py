@@ -68,33 +68,30 @@ class TorchLinearization(LinearizationDefaults):
             memory_limit -= used * rows // n_rows(probe) + own
             if memory_limit < 0:
                 break
-            self._kept[i] = self._graph_to_keep(batch)
+            self._kept[i] = self._graph_of(batch, keep=True)
 
     def _bytes_kept(self, batch: Any) -> int:
         shared = [*self._parameters, *parts_of(batch)]
         graph = self._graph_of(batch)
         if isinstance(graph, FactoredGraph):
             return graph.held_bytes(shared)
-        return saved_bytes(lambda: self._graph_to_keep(batch), shared)
+        return saved_bytes(lambda: self._graph_of(batch, keep=True), shared)
 
-    def _graph_to_keep(self, batch: Any) -> Graph | FactoredGraph:
-        graph = self._graph_of(batch)
-        if isinstance(graph, Graph):
-            graph.prepare_jvp()
-        return graph
-
-    def _graph_of(self, batch: Any) -> Graph | FactoredGraph:
-        model = self._model  # not `self`: a cycle would wait for the garbage collector
+    def _graph_of(self, batch: Any, *, keep: bool = False) -> Graph | FactoredGraph:
+        model, mode = self._model, self.mode
 
         def function(parameters: Sequence[Tensor]) -> Tensor:
-            return model.call(parameters, batch)
+            return model.call(parameters, batch)  # not `self`: a cycle would wait to be freed
 
-        if self.mode == "factored":
+        if mode == "factored":
             try:
                 return FactoredGraph(function, self._parameters)
             except NotFactoredError:  # the module treats these rows differently
-                return Graph(function, self._parameters, working_mode(function, self._parameters))
-        return Graph(function, self._parameters, self.mode)
+                mode = working_mode(function, self._parameters)
+        graph = Graph(function, self._parameters, mode)
+        if keep:
+            graph.prepare_jvp()
+        return graph
 
     @cached_property
     def outputs(self) -> Tensor:
@@ -127,8 +124,8 @@ class TorchLinearization(LinearizationDefaults):
         weights = weights.to(self._parameters[0])
 
         def work() -> Tensor:
-            parts = weights.split(self._sizes)
-            return self._sum(g.vjp(u) for g, u in zip(self._graphs(), parts, strict=True))
+            parts = zip(self._graphs(), weights.split(self._sizes), strict=True)
+            return self._sum(graph.vjp(u) for graph, u in parts)
 
         return self._retried(work)
 
@@ -171,13 +168,10 @@ class TorchLinearization(LinearizationDefaults):
 
     def _rows_one_by_one(self, batch: Any) -> Tensor:
         graph = Graph(lambda p: self._model.call(p, batch), self._parameters, "differences")
-        n, classes = len(graph.outputs), graph.outputs[0].numel()
-        rows = []
-        for i in range(n * classes):
-            unit = torch.zeros(n * classes, dtype=graph.outputs.dtype, device=graph.outputs.device)
-            unit[i] = 1
-            rows.append(flatten(graph.vjp(unit.view_as(graph.outputs))))
-        return torch.stack(rows).view(n, classes, -1)
+        z = graph.outputs
+        units = torch.eye(z.numel(), dtype=z.dtype, device=z.device)
+        rows = [flatten(graph.vjp(unit.view_as(z))) for unit in units]
+        return torch.stack(rows).view(len(z), z[0].numel(), -1)
 
     def restrict(self, index: Tensor, *, keep: bool = False) -> TorchLinearization:
         limit = self._memory_limit if keep else 0
@@ -185,17 +179,14 @@ class TorchLinearization(LinearizationDefaults):
         return TorchLinearization(self._model, rows, limit, self.mode, self._at)
 
     def row_squares(self) -> Tensor | None:
-        """``|J_n|^2``, ``(N,)``, if all factors are kept."""
-        factored = self._factored
+        factored = self._all_factors()
         return torch.cat([graph.row_squares() for graph in factored]) if factored else None
 
     def row_products(self) -> Tensor | None:
-        """``J J^T``, ``(N, N)``, if all factors are kept."""
-        factored = self._factored
+        factored = self._all_factors()
         return row_products(factored) if factored else None
 
-    @property
-    def _factored(self) -> list[FactoredGraph]:
+    def _all_factors(self) -> list[FactoredGraph]:
         """The factors of all batches; empty if some are not kept."""
         graphs = [self._kept.get(i) for i in range(len(self._batches))]
         found = [graph for graph in graphs if isinstance(graph, FactoredGraph)]

@@ -31,18 +31,10 @@ BATCH_BYTES = {"cpu": 4 * 2**20, "cuda": 2**29}
 class TorchEditable(EditableDefaults):
     """A module seen through some of its parameters; the module itself is never changed.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        A fitted module with one logit or C outputs per row.
-    parameters : str or sequence of str, default="trainable"
-        Which parameters may be edited: "trainable", "all", or names and patterns. A pattern is
-        shell-style (``"head.*"``); the name of a submodule stands for everything in it.
-    batch_size : int or "auto", default="auto"
-        Rows per batch.
-    memory_limit : int, default=2**28
-        Bytes of autograd graph to keep between products. With 0, per-row vectors are stored in
-        temporary files (on a CPU), so that memory does not grow with the rows.
+    ``parameters`` says which ones: "trainable", "all", or names and patterns. A pattern is
+    shell-style (``"head.*"``); the name of a submodule stands for everything in it. A batch has
+    ``batch_size`` rows. ``memory_limit`` bytes of autograd graph are kept between products. With 0,
+    per-row vectors are stored in temporary files (on a CPU), so that memory does not grow.
     """
 
     def __init__(
@@ -101,13 +93,11 @@ class TorchEditable(EditableDefaults):
     def prepare(self, X: Any) -> Any:
         """``X`` as tensors in the module's precision, on its device."""
         X = to_tensors(X, dtype=self.dtype, device=self.device)
-        if isinstance(X, Tensor) and not X.is_floating_point() and not self._takes_integers:
-            X = X.to(self.dtype)
+        if isinstance(X, Tensor) and not X.is_floating_point():
+            embeddings = (nn.Embedding, nn.EmbeddingBag)  # they take integers
+            if not any(isinstance(part, embeddings) for part in self._module.modules()):
+                X = X.to(self.dtype)
         return X
-
-    @property
-    def _takes_integers(self) -> bool:
-        return any(isinstance(m, (nn.Embedding, nn.EmbeddingBag)) for m in self._module.modules())
 
     def batches(self, X: Any) -> Iterator[Any]:
         """Prepared rows in consecutive batches, as views where possible."""
@@ -170,7 +160,7 @@ class TorchEditable(EditableDefaults):
         return TorchEvaluator(self, self.prepare(X))
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
-        parameters = self.split(self.theta if theta is None else theta.to(self._like()))
+        parameters = self.split(self.theta if theta is None else theta.to(self.device, self.dtype))
         rows = self.prepare(X)
 
         def work() -> Tensor:
@@ -195,9 +185,6 @@ class TorchEditable(EditableDefaults):
             about += f"{name} {type(layer).__qualname__} {extra}"
         about += "".join(described(name, t) for name, t in self._fitted.items())
         return tensors_fingerprint(self._fixed.items(), about)
-
-    def _like(self) -> Tensor:
-        return torch.empty(0, dtype=self.dtype, device=self.device)
 
 
 def canonical_outputs(out: Any, rows: int) -> Tensor:
@@ -224,34 +211,17 @@ def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[st
     named = {n: p for n, p in module.named_parameters() if p.is_floating_point()}
     if not named:
         raise InvalidInputError("The module has no floating-point parameters, so nothing to edit.")
-    cure = ""
     if wanted == "all":
         chosen = list(named)
     elif wanted == "trainable":
         chosen = [name for name, p in named.items() if p.requires_grad]
+    else:
+        chosen = _matching(list(named), wanted)
+    if not chosen:
         cure = "set requires_grad on some, or pass parameters='all' or a name pattern"
         if hasattr(module, "peft_config"):
             cure += "; adapters are loaded for training by PeftModel.from_pretrained(..., "
             cure += "is_trainable=True)"
-    else:
-        listed = isinstance(wanted, Sequence) and not isinstance(wanted, str)
-        patterns: list[Any] = list(wanted) if listed else [wanted]
-        if not all(isinstance(pattern, str) for pattern in patterns) or not patterns:
-            raise InvalidInputError(
-                "`parameters` must be 'trainable', 'all', a name, a pattern or several of those; "
-                f"got {wanted!r}."
-            )
-        for pattern in patterns:
-            if not any(_matches(name, pattern) for name in named):
-                inner = [f"*.{pattern}"] if any(_matches(n, f"*.{pattern}") for n in named) else []
-                raise InvalidInputError(
-                    f"`parameters` pattern {pattern!r} matches no parameter of the module; "
-                    + (f"did you mean {inner[0]!r}? All: " if inner else "there are: ")
-                    + f"{', '.join(named)}."
-                )
-        chosen = [name for name in named if any(_matches(name, p) for p in patterns)]
-        cure = f"choose from: {', '.join(named)}"
-    if not chosen:
         raise InvalidInputError(f"`parameters`={wanted!r} leaves no parameter to edit: {cure}.")
     kinds = {named[name].dtype for name in chosen}
     if not kinds <= {torch.float32, torch.float64} or len(kinds) != 1:
@@ -261,6 +231,25 @@ def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[st
             "other parameters may have any precision."
         )
     return chosen
+
+
+def _matching(names: list[str], wanted: Any) -> list[str]:
+    """The names that one of the patterns matches; each must match some."""
+    patterns = [wanted] if isinstance(wanted, str) or not isinstance(wanted, Sequence) else wanted
+    if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
+        raise InvalidInputError(
+            "`parameters` must be 'trainable', 'all', a name, a pattern or several of those; "
+            f"got {wanted!r}."
+        )
+    for pattern in patterns:
+        if not any(_matches(name, pattern) for name in names):
+            inside = any(_matches(name, f"*.{pattern}") for name in names)
+            hint = f"did you mean {f'*.{pattern}'!r}? All: " if inside else "there are: "
+            raise InvalidInputError(
+                f"`parameters` pattern {pattern!r} matches no parameter of the module; {hint}"
+                f"{', '.join(names)}."
+            )
+    return [name for name in names if any(_matches(name, pattern) for pattern in patterns)]
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -2,17 +2,18 @@
 
 The splits stay, so ``z_c(x) = base_c(x) + sum_t weight_t theta[leaf_t(x)]`` over the trees t of
 output c. This is linear in the leaf values: ``J`` is constant, with one entry per tree and row.
-Each library is one file with a `Library`: it finds the leaf of each tree that a row falls into, and
-copies the model with other leaf values. Everything else is here.
+Each library is one file with a `TreeEditable`. It finds the leaf of each tree that a row falls
+into, and copies the model with other leaf values. Everything else is here.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError
-from fairij.models.base import EditableDefaults, Held
+from fairij.models.base import EditableDefaults
 from fairij.models.constant import ConstantLinearization
 from fairij.models.recent import Recent
 from fairij.models.trees.leaves import LeafJacobian
@@ -33,6 +34,13 @@ MONOTONE = (
     "Check how the edited model responds to those features before you use it."
 )
 LOOKED_UP = 2**16  # rows at once, because a library's own table may use 8 bytes per leaf
+
+
+def unknown_objective(library: str, known: Iterable[str], found: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{library}'s objective must be one of {sorted(known)}, whose loss fairij knows; {found}. "
+        "Train with one of those, or write an adapter (`fairij.models.Editable`)."
+    )
 
 
 @dataclass(frozen=True)
@@ -72,75 +80,38 @@ def numbered(
     return table
 
 
-class Library(Protocol):
-    """What one library must provide of a fitted model."""
+class TreeEditable(EditableDefaults, ABC):
+    """A tree ensemble seen through its leaf values; the model itself is never changed.
 
-    @property
-    def trees(self) -> Trees:
-        """The trees that predict."""
+    A subclass is one library. ``parameters`` is "trainable", "all" or "leaf_values"; all mean the
+    same. Other options are ignored, because rows need no batches.
+    """
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The precision in which the library stores a leaf."""
+    dtype = torch.float64  # in which the library stores a leaf
 
-    @property
-    def loss_name(self) -> str:
-        """The training loss, a name in `fairij.LOSSES`."""
+    def __init__(
+        self, trees: Trees, *, parameters: str | Sequence[str] = "trainable", **_: Any
+    ) -> None:
+        _check_parameters(parameters)
+        self.trees, self.parameter_names = trees, [NAME]
+        self.theta = torch.from_numpy(trees.values.copy()).to(self.dtype)
+        self._tables: Recent[tuple[LeafJacobian, Tensor]] = Recent()
 
-    @property
-    def classes(self) -> NDArray[Any] | None:
-        """The class labels in the order of the outputs; None if the model has none."""
-
+    @abstractmethod
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """The leaf of each tree that each row falls into, counted within the tree, ``(N, T)``."""
 
+    @abstractmethod
     def base(self, X: Any) -> NDArray[np.float64]:
         """The outputs without any tree, ``(C,)`` or ``(N, C)``."""
 
+    @abstractmethod
     def native(self, X: Any) -> NDArray[Any]:
         """The outputs as the library predicts them, ``(N,)`` or ``(N, C)``."""
 
+    @abstractmethod
     def replaced(self, values: NDArray[np.float64]) -> Any:
         """A copy of the user's model with these leaf values."""
-
-    # As in `Editable`. `LibraryDefaults` has an answer for each of these.
-
-    @property
-    def caveats(self) -> tuple[str, ...]: ...
-
-    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None: ...
-
-    def held_back(self, y: NDArray[Any]) -> Held: ...
-
-
-class LibraryDefaults:
-    """A library whose models were trained on all rows as they are, and need no caveat."""
-
-    caveats: tuple[str, ...] = ()
-
-    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
-        return weight
-
-    def held_back(self, y: NDArray[Any]) -> Held:
-        return None
-
-
-class TreeEditable(EditableDefaults):
-    """A tree ensemble seen through its leaf values; the model itself is never changed.
-
-    ``parameters`` is "trainable", "all" or "leaf_values"; all mean the same. Other options are
-    ignored, because rows need no batches.
-    """
-
-    def __init__(
-        self, library: Library, *, parameters: str | Sequence[str] = "trainable", **_: Any
-    ) -> None:
-        _check_parameters(parameters)
-        self._library, self.parameter_names = library, [NAME]
-        self.loss_name, self.classes = library.loss_name, library.classes
-        self.caveats = library.caveats
-        self.theta = torch.from_numpy(library.trees.values.copy()).to(library.dtype)
-        self._tables: Recent[tuple[LeafJacobian, Tensor]] = Recent()
 
     def linearize(self, X: Any, *, keep: bool = True) -> ConstantLinearization:
         jacobian, base = self._read(X)
@@ -157,29 +128,23 @@ class TreeEditable(EditableDefaults):
     def edited(self, theta: Tensor) -> Any:
         if not bool(torch.isfinite(theta).all()):
             raise InvalidInputError("Leaf values must be finite, got NaN or infinity.")
-        return self._library.replaced(theta.to(self.theta).double().cpu().numpy())
+        return self.replaced(theta.to(self.theta).double().cpu().numpy())
 
     def frame_fingerprint(self) -> str:
-        return hashlib.sha256(self._library.trees.structure).hexdigest()
-
-    def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
-        return self._library.row_weights(y, weight)
-
-    def held_back(self, y: NDArray[Any]) -> Held:
-        return self._library.held_back(y)
+        return hashlib.sha256(self.trees.structure).hexdigest()
 
     def _read(self, X: Any) -> tuple[LeafJacobian, Tensor]:
         """``J`` and the base on these rows; the last tables are kept, as finding leaves is slow."""
         return self._tables.get(X, lambda: self._find(X))
 
     def _find(self, X: Any) -> tuple[LeafJacobian, Tensor]:
-        rows, trees = n_rows(X), self._library.trees
+        rows, trees = n_rows(X), self.trees
         given = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
         try:
-            leaves = _leaves(self._library, given)
-            base = np.broadcast_to(self._library.base(given), (rows, trees.n_outputs))
+            leaves = self._all_leaves(given)
+            base = np.broadcast_to(self.base(given), (rows, trees.n_outputs))
             head = take_rows(given, np.arange(min(rows, CHECKED_ROWS)))
-            native = np.asarray(self._library.native(head), np.float64)
+            native = np.asarray(self.native(head), np.float64)
         except InvalidInputError:
             raise
         except Exception as error:  # every library has its own errors
@@ -197,22 +162,20 @@ class TreeEditable(EditableDefaults):
         _check_agreement(ours.double().numpy(), native)
         return jacobian, bottom
 
-
-def _leaves(library: Library, X: Any) -> NDArray[np.integer[Any]]:
-    """Each row's leaf in each tree, ``(T, N)``, found for some rows at a time."""
-    rows, sizes = n_rows(X), library.trees.sizes
-    table = np.empty((len(sizes), rows), np.min_scalar_type(int(sizes.max())))
-    for start in range(0, rows, LOOKED_UP):
-        some = slice(start, min(start + LOOKED_UP, rows))
-        part = X if rows <= LOOKED_UP else take_rows(X, np.arange(some.start, some.stop))
-        found = library.leaves(part)
-        if found.shape != (some.stop - some.start, len(sizes)):
-            raise InvalidInputError(
-                f"The model must give one leaf for each row and tree, ({some.stop - some.start}, "
-                f"{len(sizes)}); got {found.shape}."
-            )
-        table[:, some] = found.T
-    return table
+    def _all_leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        """Each row's leaf in each tree, ``(T, N)``, found for some rows at a time."""
+        rows, sizes = n_rows(X), self.trees.sizes
+        table = np.empty((len(sizes), rows), np.min_scalar_type(int(sizes.max())))
+        for start in range(0, rows, LOOKED_UP):
+            index = np.arange(start, min(start + LOOKED_UP, rows))
+            found = self.leaves(X if rows <= LOOKED_UP else take_rows(X, index))
+            if found.shape != (len(index), len(sizes)):
+                raise InvalidInputError(
+                    f"The model must give one leaf for each row and tree, ({len(index)}, "
+                    f"{len(sizes)}); got {found.shape}."
+                )
+            table[:, start : start + len(index)] = found.T
+        return table
 
 
 def _check_agreement(ours: NDArray[np.float64], native: NDArray[np.float64]) -> None:

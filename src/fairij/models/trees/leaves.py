@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.models.constant import JacobianDefaults
+from fairij.models.base import JacobianDefaults
 
 MOST_SUMS = 2**15  # per bundle: 256 KiB, which stay in the processor's cache
 ROWS_PER_SUM = 4  # making the sums must be cheap compared to using them

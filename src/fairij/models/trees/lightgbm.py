@@ -21,7 +21,7 @@ from torch import Tensor
 from fairij.data.rows import Columns
 from fairij.errors import InvalidInputError
 from fairij.models.sklearn.estimators import class_weighted, times
-from fairij.models.trees.ensemble import MONOTONE, LibraryDefaults, TreeEditable, Trees
+from fairij.models.trees.ensemble import MONOTONE, TreeEditable, Trees, unknown_objective
 
 LOSSES = {
     "binary": "binary_cross_entropy",
@@ -35,16 +35,10 @@ STRUCTURE = (
 )
 
 
-def editable(model: Any, **options: Any) -> TreeEditable:
-    return TreeEditable(LightGBM(model), **options)
-
-
-class LightGBM(LibraryDefaults):
+class LightGBM(TreeEditable):
     """A fitted LightGBM model, read from its text form."""
 
-    dtype = torch.float64
-
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, **options: Any) -> None:
         self._model, self._booster = model, _booster(model)
         text = self._booster.model_to_string()  # up to best_iteration, as predict does
         text, _, rest = text.partition("\nend of trees")
@@ -53,10 +47,11 @@ class LightGBM(LibraryDefaults):
         self._settings = dict(re.findall(r"^\[(\w+): (.*)\]$", rest, re.MULTILINE))
         objective, slope = _objective(header.get("objective", "custom"))
         self.loss_name = LOSSES[objective]
-        self.classes: NDArray[Any] | None = getattr(model, "classes_", None)
+        self.classes = getattr(model, "classes_", None)
         monotone = re.search("[1-9]", self._settings.get("monotone_constraints", ""))
         self.caveats = (MONOTONE,) if monotone else ()
-        self.trees = _trees([_fields(block) for block in blocks], header, slope)
+        trees = _trees([_fields(block) for block in blocks], header, slope)
+        super().__init__(trees, **options)
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         self._check_names(X)
@@ -136,10 +131,7 @@ def _objective(text: str) -> tuple[str, float]:
     name, *options = text.split()
     settings = dict(option.partition(":")[::2] for option in options)
     if name not in LOSSES or "sqrt" in settings:
-        raise InvalidInputError(
-            f"LightGBM's objective must be one of {sorted(LOSSES)}, whose loss fairij knows; got "
-            f"{text!r}. Train with one of those, or write an adapter (`fairij.models.Editable`)."
-        )
+        raise unknown_objective("LightGBM", LOSSES, f"got {text!r}")
     return name, float(settings.get("sigmoid", 1)) if name == "binary" else 1.0
 
 

@@ -19,8 +19,8 @@ from torch import Tensor
 from fairij.data.hashing import state_fingerprint
 from fairij.errors import InvalidInputError
 from fairij.models.base import Held
-from fairij.models.sklearn.estimators import class_weighted, split_off
-from fairij.models.trees.ensemble import MONOTONE, LibraryDefaults, TreeEditable, Trees, numbered
+from fairij.models.sklearn.estimators import class_weighted, split_off, usual_loss
+from fairij.models.trees.ensemble import MONOTONE, TreeEditable, Trees, numbered
 
 STRUCTURE = (
     *("feature_idx", "num_threshold", "missing_go_to_left", "left", "right"),
@@ -28,30 +28,20 @@ STRUCTURE = (
 )
 
 
-def hist_gradient_boosting(model: Any, **options: Any) -> TreeEditable:
-    return TreeEditable(HistGradient(model), **options)
-
-
-def gradient_boosting(model: Any, **options: Any) -> TreeEditable:
-    return TreeEditable(GradientBoosting(model), **options)
-
-
-class Boosting(LibraryDefaults):
+class Boosting(TreeEditable):
     """What both forms share."""
 
-    dtype = torch.float64
-
-    def __init__(self, model: Any, n_outputs: int) -> None:
+    def __init__(self, model: Any, trees: Trees, **options: Any) -> None:
+        super().__init__(trees, **options)
         self._model = model
-        self.classes: NDArray[Any] | None = getattr(model, "classes_", None)
+        self.classes = getattr(model, "classes_", None)
         expected = "squared_error" if self.classes is None else "log_loss"
         if model.loss != expected:
             raise InvalidInputError(
                 f"The `loss` of a {type(model).__name__} must be {expected!r}, got {model.loss!r}, "
                 f"which fairij does not support: train it with {expected!r}."
             )
-        of_classes = "binary_cross_entropy" if n_outputs == 1 else "softmax_cross_entropy"
-        self.loss_name = expected if self.classes is None else of_classes
+        self.loss_name = usual_loss(self.classes, trees.n_outputs)
 
     def native(self, X: Any) -> NDArray[Any]:
         model = self._model
@@ -61,20 +51,19 @@ class Boosting(LibraryDefaults):
 class HistGradient(Boosting):
     """`HistGradientBoostingClassifier` or `HistGradientBoostingRegressor`, by tables of nodes."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, **options: Any) -> None:
         check_is_fitted(model)
-        n_outputs = int(model.n_trees_per_iteration_)
-        super().__init__(model, n_outputs)
-        self.caveats = (MONOTONE,) if model.monotonic_cst is not None else ()
-        predictors = _predictors(model)
+        n_outputs, predictors = int(model.n_trees_per_iteration_), _predictors(model)
         baseline = np.asarray(model._baseline_prediction).tobytes()
-        self.trees = Trees.of(
+        trees = Trees.of(
             [tree.nodes["value"][tree.nodes["is_leaf"] == 1] for tree in predictors],
             outputs=np.arange(len(predictors)) % n_outputs,
             weights=np.ones(len(predictors)),
             n_outputs=n_outputs,
             structure=b"".join(_structure(tree) for tree in predictors) + baseline,
         )
+        super().__init__(model, trees, **options)
+        self.caveats = (MONOTONE,) if model.monotonic_cst is not None else ()
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """Predict with each leaf's number instead of its value, as the library has no `apply`."""
@@ -127,20 +116,20 @@ def _structure(tree: Any) -> bytes:
 class GradientBoosting(Boosting):
     """`GradientBoostingClassifier` or `GradientBoostingRegressor`, read from its trees."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, **options: Any) -> None:
         check_is_fitted(model)
         n_outputs, rate = int(model.estimators_.shape[1]), float(model.learning_rate)
-        super().__init__(model, n_outputs)
         trees = [stage.tree_ for stage in model.estimators_.ravel()]
         self._leaf_nodes = [np.flatnonzero(tree.children_left == -1) for tree in trees]
         kept = [(t.children_left, t.children_right, t.feature, t.threshold) for t in trees]
-        self.trees = Trees.of(
+        found = Trees.of(
             [tree.value[at, 0, 0] for tree, at in zip(trees, self._leaf_nodes, strict=True)],
             outputs=np.arange(len(trees)) % n_outputs,
             weights=np.full(len(trees), rate),
             n_outputs=n_outputs,
             structure=state_fingerprint(kept, rate, model.init_).encode(),
         )
+        super().__init__(model, found, **options)
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         nodes = self._model.apply(_unnamed(X)).reshape(len(self.base(X)), -1)

@@ -21,7 +21,13 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError
 from fairij.models.sklearn.estimators import times
-from fairij.models.trees.ensemble import MONOTONE, LibraryDefaults, TreeEditable, Trees, numbered
+from fairij.models.trees.ensemble import (
+    MONOTONE,
+    TreeEditable,
+    Trees,
+    numbered,
+    unknown_objective,
+)
 
 LOSSES = {
     "binary:logistic": "binary_cross_entropy",
@@ -35,27 +41,19 @@ STRUCTURE = (
 )
 
 
-def editable(model: Any, **options: Any) -> TreeEditable:
-    return TreeEditable(XGBoost(model), **options)
-
-
-class XGBoost(LibraryDefaults):
+class XGBoost(TreeEditable):
     """A fitted XGBoost model, read from its JSON form."""
 
     dtype = torch.float32
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, **options: Any) -> None:
         self._model, self._booster = model, _booster(model)
         learner = json.loads(bytes(self._booster.save_raw("json")))["learner"]
         objective = learner["objective"]
         if objective["name"] not in LOSSES:
-            raise InvalidInputError(
-                f"XGBoost's objective must be one of {sorted(LOSSES)}, whose loss fairij knows; "
-                f"got {objective['name']!r}. Train with one of those, or write an adapter "
-                "(`fairij.models.Editable`)."
-            )
+            raise unknown_objective("XGBoost", LOSSES, f"got {objective['name']!r}")
         self.loss_name = LOSSES[objective["name"]]
-        self.classes: NDArray[Any] | None = getattr(model, "classes_", None)
+        self.classes = getattr(model, "classes_", None)
         self.caveats = (MONOTONE,) if _is_monotone(self._booster) else ()
         self._positive = float(objective.get("reg_loss_param", {}).get("scale_pos_weight", 1))
         self._base = _base(learner, self.loss_name)
@@ -67,7 +65,7 @@ class XGBoost(LibraryDefaults):
         self._leaf_nodes = [np.flatnonzero(np.array(t["left_children"]) == -1) for t in trees]
         kept = [learner["feature_names"], learner["feature_types"], objective["name"]]
         kept += [[tree.get(key) for key in STRUCTURE] + _thresholds(tree) for tree in trees]
-        self.trees = Trees.of(
+        found = Trees.of(
             [
                 np.array(tree["split_conditions"], np.float32)[nodes]
                 for tree, nodes in zip(trees, self._leaf_nodes, strict=True)
@@ -77,6 +75,7 @@ class XGBoost(LibraryDefaults):
             n_outputs=max(1, int(learner["learner_model_param"]["num_class"])),
             structure=json.dumps(kept).encode() + self._base.tobytes(),
         )
+        super().__init__(found, **options)
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         nodes = self._predict(X, pred_leaf=True, strict_shape=True)
@@ -137,11 +136,7 @@ def _booster(model: Any) -> xgboost.Booster:
         )
     check_is_fitted(model)
     if callable(model.objective):
-        raise InvalidInputError(
-            f"XGBoost's objective must be one of {sorted(LOSSES)}, whose loss fairij knows; this "
-            "model was trained with a custom function. Train with one of those, or write an "
-            "adapter (`fairij.models.Editable`)."
-        )
+        raise unknown_objective("XGBoost", LOSSES, "this model was trained with a custom function")
     return model.get_booster()
 
 

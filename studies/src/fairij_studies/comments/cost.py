@@ -36,7 +36,7 @@ def cost_unit(
     editable = TriggerEditable(plain.model, memory_limit=KEPT_BYTES[device()])
     tokens, theta = editable.prepare(rows["train"]), editable.theta
     editable.per_row({n: t[:64] for n, t in tokens.items()})
-    floor = min(timed(lambda: [editable.forward(tokens, theta) for _ in range(3)]) for _ in "ab")
+    floor = min(timed(lambda: [editable.run(tokens, theta) for _ in range(3)]) for _ in "ab")
     scores = min(timed(lambda: editable.per_row(tokens).jvp(theta)) for _ in "ab")
     few = {name: _with_mentions(part, identity, FEW) for name, part in parts.items()}
     on = {name: on_device(part.tokens, torch.device(device())) for name, part in few.items()}

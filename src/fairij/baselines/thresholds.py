@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.optimize import linprog
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import roc_curve
@@ -216,31 +217,27 @@ def best_mixtures(groups: list[OperatingPoints], constraint: str, tolerance: flo
         "demographic_parity": ("selection_rates",),
         "equal_opportunity": ("true_positive_rates",),
     }.get(constraint, ("true_positive_rates", "false_positive_rates"))
-    sizes = [len(group.thresholds) for group in groups]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    n_weights, n = int(starts[-1]), int(starts[-1]) + 2 * len(kinds)
-    bounded, limits = [], []
-    gaps = np.zeros((len(kinds), n))
+    total = block_diag(*(np.ones(len(group.thresholds)) for group in groups))  # (G, weights)
+    n_weights, n_bounds = total.shape[1], 2 * len(kinds)
+    unit, padding = np.eye(n_weights + n_bounds), ((0, 0), (0, n_bounds))
+    bounded, gaps = [], []
     for k, kind in enumerate(kinds):
-        low, high = n_weights + 2 * k, n_weights + 2 * k + 1
-        gaps[k, [high, low]] = 1, -1
-        for g, group in enumerate(groups):
-            rate = np.zeros(n)
-            rate[starts[g] : starts[g + 1]] = getattr(group, kind)
-            bounded += [rate - np.eye(n)[high], np.eye(n)[low] - rate]
-            limits += [0.0, 0.0]
-    folded = gaps if constraint.endswith("worst_case") else gaps.sum(0, keepdims=True)
-    bounded += list(folded)
-    limits += [tolerance] * len(folded)
-    total = np.zeros((len(groups), n))
-    for g in range(len(groups)):
-        total[g, starts[g] : starts[g + 1]] = 1
-    cost = np.concatenate([*(group.errors for group in groups), np.zeros(n - n_weights)])
-    found = linprog(cost, np.array(bounded), limits, total, np.ones(len(groups)), bounds=(0, 1))
+        low, high = unit[n_weights + 2 * k], unit[n_weights + 2 * k + 1]
+        rates = np.pad(block_diag(*(getattr(group, kind) for group in groups)), padding)
+        bounded.append(np.stack([rates - high, low - rates], 1).reshape(-1, len(unit)))
+        gaps.append(high - low)
+    folded = gaps if constraint.endswith("worst_case") else [sum(gaps)]
+    inequalities = np.concatenate([*bounded, folded])
+    limits = np.zeros(len(inequalities))
+    limits[-len(folded) :] = tolerance
+    cost = np.concatenate([*(group.errors for group in groups), np.zeros(n_bounds)])
+    equalities = np.pad(total, padding)
+    found = linprog(cost, inequalities, limits, equalities, np.ones(len(groups)), bounds=(0, 1))
     if found.x is None:
         raise FairIJError(f"The linear program of the thresholds was not solved: {found.message}")
     weights = np.clip(found.x[:n_weights], 0, 1)
-    return [w / w.sum() for w in np.split(weights, starts[1:-1])]
+    ends = np.cumsum([len(group.thresholds) for group in groups])[:-1]
+    return [w / w.sum() for w in np.split(weights, ends)]
 
 
 def _upper_hull(x: Array, y: Array) -> Codes:

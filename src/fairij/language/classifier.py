@@ -40,7 +40,13 @@ class TextClassifier(nn.Module):
                 "AutoTokenizer.from_pretrained(folder)."
             )
         self.model, self.tokenizer = _padding(model, tokenizer)
-        self.max_length = _checked(max_length, model, tokenizer)
+        most = longest_text(model, tokenizer) if max_length is None else most_tokens(model)
+        self.max_length = whole_number("max_length", most if max_length is None else max_length, 1)
+        if most is not None and self.max_length > most:
+            raise InvalidInputError(
+                f"`max_length` must be at most {most}, the number of the model's positions; got "
+                f"{self.max_length}."
+            )
         self.config = getattr(self.model, "config", None)
 
     def forward(self, **tokens: Any) -> Any:
@@ -64,18 +70,6 @@ class TextClassifier(nn.Module):
             )
         model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-
-
-def _checked(max_length: int | None, model: Any, tokenizer: Any) -> int:
-    if max_length is None:
-        return longest_text(model, tokenizer)
-    length, most = whole_number("max_length", max_length, 1), most_tokens(model)
-    if most is not None and length > most:
-        raise InvalidInputError(
-            f"`max_length` must be at most {most}, the number of the model's positions; got "
-            f"{length}."
-        )
-    return length
 
 
 def _padding(model: Any, tokenizer: Any) -> tuple[Any, Any]:

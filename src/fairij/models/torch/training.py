@@ -56,9 +56,9 @@ def train_epochs(
     """Train ``module`` in place, and leave it in the state of its best epoch.
 
     Training stops after ``epochs`` epochs in all, or after ``patience`` epochs without a better
-    measure. With ``keep_last`` nothing is measured, and the last state is kept; so it is if the
-    measure is never finite. ``seeds`` gives the seed of dropout for an epoch, so that a training
-    that continues from ``state`` is the same. ``after_epoch`` can save a checkpoint.
+    measure. With ``keep_last``, or if the measure is never finite, the last state is kept.
+    ``seeds`` gives the seed of dropout for an epoch, so that a training that continues from
+    ``state`` is the same.
     """
     state = TrainingState() if state is None else state
     while state.epoch < epochs and state.epoch - state.best_epoch < patience:
@@ -104,7 +104,7 @@ def put(values: Mapping[str, Tensor], into: Mapping[str, Tensor]) -> None:
 
 @dataclass(frozen=True)
 class Tabular:
-    """Binary cross-entropy on rows of numbers. The measure is the validation accuracy."""
+    """Binary cross-entropy on rows of numbers. The measure is minus the validation accuracy."""
 
     module: nn.Module
     X: Tensor  # (N, D)
@@ -115,7 +115,6 @@ class Tabular:
     weight: Tensor | None = None
 
     def batches(self) -> Iterable[Tensor]:
-        """Row numbers in random order."""
         return torch.randperm(len(self.X)).split(self.batch_size)
 
     def loss(self, batch: Tensor) -> Tensor:
@@ -124,7 +123,6 @@ class Tabular:
         return F.binary_cross_entropy_with_logits(z, self.y[batch], weight)
 
     def held_out(self) -> float:
-        """Minus the accuracy."""
         with torch.no_grad():
             z = logits(self.module, self.X_val)
             return -float(((z > 0) == (self.y_val > 0.5)).float().mean())
@@ -136,9 +134,9 @@ def logits(module: nn.Module, X: Tensor) -> Tensor:
     if z.ndim == 2 and z.shape[1] == 1:
         z = z[:, 0]
     if z.ndim != 1:
+        shape = tuple(z.shape)
         raise InvalidInputError(
-            f"`model` must have one logit per row to be trained, got outputs of shape "
-            f"{tuple(z.shape)}."
+            f"`model` must have one logit per row to be trained, got outputs of shape {shape}."
         )
     return z
 
@@ -163,24 +161,8 @@ def train_mlp(
 ) -> nn.Sequential:
     """Train `mlp` with Adam and keep the epoch with the best validation accuracy.
 
-    The defaults are the paper's.
-
-    Parameters
-    ----------
-    X, X_val : array-like of shape (N, D)
-        Rows for training and for validation.
-    y, y_val : array-like of shape (N,)
-        Labels, 0 or 1.
-    hidden : int, default=100
-        Number of SELU units.
-    epochs, batch_size : int, default=100 and 256
-        Number of epochs, and rows per batch.
-    learning_rate : float, default=1e-4
-        Adam's step size.
-    seed : int, default=0
-        Seed of the first parameters and of the order of rows.
-    on_epoch : callable, optional
-        Called after every epoch with its number and the number of all epochs.
+    X are rows (N, D) and y labels, 0 or 1. The defaults are the paper's. `seed` is for the first
+    parameters and the order of rows. `on_epoch` gets each epoch's number and that of all epochs.
     """
     features, labels, features_val, labels_val = (
         torch.as_tensor(np.asarray(part), dtype=torch.float32) for part in (X, y, X_val, y_val)

@@ -173,9 +173,10 @@ def _check_training_facts(editable: Editable, rows: int) -> None:
         sound = given is None if weight is None else _is_at_least_0(weight, rows)
         _require(sound, "row_weights must give one finite weight of at least 0 per row")
     held = editable.held_back(np.arange(rows) if classes is None else classes[y.numpy()])
-    numbers = held is None or isinstance(held, str) or set(np.asarray(held)) <= set(range(rows))
-    unnamed = not isinstance(held, str) or held == "unknown"
-    _require(numbers and unnamed, "held_back must be None, 'unknown' or row numbers")
+    unknown = held is None or (isinstance(held, str) and held == "unknown")
+    places = np.asarray([0] if unknown else held)
+    inside = places.dtype.kind == "i" and bool(((places >= 0) & (places < rows)).all())
+    _require(inside, "held_back must be None, 'unknown' or row numbers")
     l2 = editable.l2(rows, float(rows))
     sound = l2 is None or _is_at_least_0(l2, len(editable.theta))
     _require(sound, "l2 must be None or have shape (D,) and no entry below 0")

@@ -71,8 +71,7 @@ class LinearEditable(EditableDefaults):
         jacobian = self._jacobian(X)
         return ConstantLinearization(jacobian.times(self.theta), jacobian)
 
-    def evaluator(self, X: Any) -> ConstantLinearization:
-        return self.linearize(X)
+    evaluator = linearize
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         theta = self.theta if theta is None else theta.to(self.theta)
@@ -158,7 +157,7 @@ KINDS: dict[str, Kind] = {
 
 def _check(model: Any, kind: Kind) -> None:
     """Refuse a model that is not at the minimum of a smooth loss that the engine supports."""
-    name, reason = type(model).__name__, None
+    reason = None
     if issparse(model.coef_):
         reason = "its coefficients are sparse: call its `densify()` first"
     elif kind.losses and model.loss not in kind.losses:
@@ -180,7 +179,7 @@ def _check(model: Any, kind: Kind) -> None:
     elif getattr(model, "multi_class", None) == "multinomial" and len(model.coef_) == 1:
         reason = "multi_class='multinomial' on two classes halves its logit; leave it out"
     if reason:
-        raise InvalidInputError(f"This {name} cannot be edited: {reason}.")
+        raise InvalidInputError(f"This {type(model).__name__} cannot be edited: {reason}.")
 
 
 def _one_vs_rest(model: Any, kind: Kind) -> bool:

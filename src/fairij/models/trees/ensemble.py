@@ -117,13 +117,11 @@ class TreeEditable(EditableDefaults, ABC):
         jacobian, base = self._read(X)
         return ConstantLinearization(base + jacobian.times(self.theta), jacobian)
 
-    def evaluator(self, X: Any) -> ConstantLinearization:
-        return self.linearize(X)
+    evaluator = linearize
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         jacobian, base = self._read(X)
-        at = self.theta if theta is None else theta.to(self.theta)
-        return base + jacobian.times(at)
+        return base + jacobian.times(self.theta if theta is None else theta.to(self.theta))
 
     def edited(self, theta: Tensor) -> Any:
         if not bool(torch.isfinite(theta).all()):
@@ -155,8 +153,8 @@ class TreeEditable(EditableDefaults, ABC):
         jacobian = LeafJacobian.of(
             leaves, trees.sizes, trees.outputs, trees.weights, trees.n_outputs, self.theta.dtype
         )
-        bottom = torch.from_numpy(np.array(base[:, 0] if trees.n_outputs == 1 else base))
-        bottom = bottom.to(self.theta)
+        plain = np.array(base[:, 0] if trees.n_outputs == 1 else base)
+        bottom = torch.from_numpy(plain).to(self.theta)
         index = torch.arange(len(native))
         ours = bottom[index] + jacobian.take(index).times(self.theta)
         _check_agreement(ours.double().numpy(), native)

@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet
 import pytest
+import scipy.sparse
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
 from biased import fair, problem
 from fairij.data.arrow_source import ArrowSource
+from fairij.data.rows import as_source, n_rows, take_rows
 from fairij.data.sources import LoaderSource
 from fairij.errors import InvalidInputError
 from fairij.scale.sharding import Shard, whole_column
@@ -109,6 +111,14 @@ def test_labels_of_a_share_by_name(tmp_path: Path) -> None:
         np.testing.assert_array_equal(whole_column(share, "y"), DATA.y)
     finally:
         dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("kind", ["matrix", "array"])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr", "dok", "lil", "dia"])
+def test_sparse_rows_of_any_form(form: str, kind: str) -> None:
+    rows = as_source(getattr(scipy.sparse, f"{form}_{kind}")(DATA.X[:20]))
+    assert n_rows(rows) == 20
+    np.testing.assert_array_equal(take_rows(rows, [7, 3]).toarray(), DATA.X[[7, 3]])
 
 
 # --- what is refused --------------------------------------------------------------------------

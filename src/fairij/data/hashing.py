@@ -33,9 +33,9 @@ def raw_bytes(values: NDArray[Any] | Tensor) -> memoryview:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
-def tensor_fingerprint(values: Tensor) -> str:
-    """A hash of a tensor's bytes, 16 digits."""
-    return hashlib.sha256(raw_bytes(values)).hexdigest()[:16]
+def tensor_fingerprint(values: Tensor, *, digits: int = 16) -> str:
+    """A hash of a tensor's bytes."""
+    return hashlib.sha256(raw_bytes(values)).hexdigest()[:digits]
 
 
 def tensors_fingerprint(named: Iterable[tuple[str, Tensor]], about: str = "") -> str:
@@ -156,11 +156,15 @@ def _add_rows(digest: Any, table: Any) -> None:
         wide = table.float() if table.dtype == torch.bfloat16 else table  # numpy lacks it
         table = wide.detach().cpu().numpy()
     for array in _entries(table) if hasattr(table, "toarray") else [_array(table)]:
-        if array.dtype.kind in "OU":
-            _add_values(digest, array)
-        else:
+        if array.dtype.kind not in "OU":
             digest.update(f"{array.shape} {array.dtype}".encode())
             digest.update(raw_bytes(array))
+            continue
+        digest.update(f"{array.shape} values".encode())
+        for value in array.ravel():
+            whole = value.tolist() if isinstance(value, np.ndarray) else value
+            text = str(whole).encode("utf-8", "surrogatepass")
+            digest.update(f"{len(text)} ".encode() + text)
 
 
 def _array(table: Any) -> NDArray[Any]:
@@ -172,15 +176,6 @@ def _array(table: Any) -> NDArray[Any]:
     rows = np.empty(len(table), object)
     rows[:] = table
     return rows
-
-
-def _add_values(digest: Any, values: NDArray[Any]) -> None:
-    digest.update(f"{values.shape} values".encode())
-    for value in values.ravel():
-        text = str(value.tolist() if isinstance(value, np.ndarray) else value).encode(
-            "utf-8", "surrogatepass"
-        )
-        digest.update(f"{len(text)} ".encode() + text)
 
 
 def _entries(X: Any) -> list[NDArray[Any]]:

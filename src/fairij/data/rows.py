@@ -38,7 +38,7 @@ def is_streamed(X: Any) -> bool:
 
 
 def as_source(X: Any) -> Any:
-    """Arrays on disk and loaders as a `Source`, Arrow tables as frames, the rest as it is."""
+    """Arrays on disk and loaders as a `Source`, Arrow tables as frames, most others as they are."""
     if isinstance(X, np.memmap):
         return ArraySource(X)
     kind = type(X)
@@ -46,6 +46,8 @@ def as_source(X: Any) -> Any:
         return X.to_pandas()
     if kind.__name__ == "Column" and kind.__module__.startswith("datasets"):
         return list(X)
+    if hasattr(X, "tocsr") and isinstance(X, Mapping):  # scipy's dictionary of keys
+        return X.tocsr()
     if hasattr(kind, "__array__") and not hasattr(X, "shape"):
         return np.asarray(X)
     return LoaderSource(X) if isinstance(X, DataLoader) else X

@@ -7,7 +7,6 @@ it reads those that were done and computes the others, so it ends with the same 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fairij._version import __version__
-from fairij.data.hashing import raw_bytes, tensor_fingerprint
+from fairij.data.hashing import tensor_fingerprint
 from fairij.data.row_vectors import lies_in_file, new_rows
 from fairij.data.rows import processes, rank
 from fairij.errors import CheckpointError, InvalidInputError
@@ -69,7 +68,13 @@ class Journal:
 
         All processes resume from the same pass, unless each makes passes of its own (``alone``).
         """
-        place = _checked(folder) / f"process-{rank()}"
+        path = os.fspath(folder) if isinstance(folder, os.PathLike) else folder
+        if not isinstance(path, str) or not path or "\0" in path:
+            raise InvalidInputError(
+                f"`checkpoint` must be the path of a folder, got {folder!r}: give one as in "
+                "checkpoint='run-1', or None to keep nothing."
+            )
+        place = Path(path) / f"process-{rank()}"
         known = _read_facts(place)
         if known is None:
             content = json.dumps({"format": FORMAT, "facts": dict(facts)}, indent=1).encode()
@@ -93,9 +98,7 @@ class Journal:
         ``name`` and ``given`` identify the pass. The journal must have the same at this place.
         """
         number, self._next = self._next, self._next + 1
-        key = name
-        if given is not None:
-            key = f"{name} {hashlib.sha256(raw_bytes(given)).hexdigest()}"
+        key = name if given is None else f"{name} {tensor_fingerprint(given, digits=64)}"
         if number < self._done:
             return self._read(number, key)
         value = make()
@@ -143,17 +146,6 @@ class Journal:
         return value
 
 
-def _checked(folder: Any) -> Path:
-    """The folder's path, or an error if it is not a path."""
-    path = os.fspath(folder) if isinstance(folder, os.PathLike) else folder
-    if not isinstance(path, str) or not path or "\0" in path:
-        raise InvalidInputError(
-            f"`checkpoint` must be the path of a folder, got {folder!r}: give one as in "
-            "checkpoint='run-1', or None to keep nothing."
-        )
-    return Path(path)
-
-
 def _read_facts(place: Path) -> dict[str, str] | None:
     path = place / "run.json"
     if not path.exists():
@@ -176,12 +168,14 @@ def _read_facts(place: Path) -> dict[str, str] | None:
 
 def _another_run(folder: Any, known: Mapping[str, str], facts: Mapping[str, str]) -> str:
     changed = sorted(n for n in known.keys() | facts.keys() if known.get(n) != facts.get(n))
-    first = changed[0]
+    there, now = (
+        text if len(text) <= 80 else text[:77] + "..."
+        for text in (found.get(changed[0], "none") for found in (known, facts))
+    )
     return (
         f"The checkpoint in {folder} is of another run: its {', '.join(changed)} "
-        f"{'differs' if len(changed) == 1 else 'differ'} ({first}: there "
-        f"{_short(known.get(first))}, now {_short(facts.get(first))}). Give another folder, or "
-        "delete this one to start over."
+        f"{'differs' if len(changed) == 1 else 'differ'} ({changed[0]}: there {there}, now "
+        f"{now}). Give another folder, or delete this one to start over."
     )
 
 
@@ -195,7 +189,3 @@ def _explained(path: Path) -> Iterator[None]:
             f"The checkpoint {path} cannot be written: {error.strerror or error}. What was written "
             "before is whole: free some space or give a folder that may be written, and run again."
         ) from error
-
-
-def _short(fact: str | None) -> str:
-    return "none" if fact is None else fact if len(fact) <= 80 else fact[:77] + "..."

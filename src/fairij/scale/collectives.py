@@ -75,15 +75,17 @@ def report_error(problem: Exception | None) -> None:
         if int(found) == 0:
             return
         reports: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(reports, None if problem is None else _described(problem))
-    number, (is_ours, text) = next((n, said) for n, said in enumerate(reports) if said is not None)
-    if problem is not None and not isinstance(problem, FairIJError):
+        is_ours, name = isinstance(problem, FairIJError), type(problem).__name__
+        text = str(problem) if is_ours else f"{name}: {problem}".removesuffix(": ")
+        dist.all_gather_object(reports, None if problem is None else (is_ours, text))
+    if problem is not None and not is_ours:
         raise _reported(problem)
+    number, (is_ours, text) = next((n, said) for n, said in enumerate(reports) if said is not None)
     if is_ours:
         raise _reported(InvalidInputError(f"On process {number}: {text}"))
     text = (
-        f"Process {number} failed, and this one stopped with it: {text}. The output of process "
-        f"{number} shows where it failed."
+        f"Process {number} failed, and this one stopped with it: {text.removesuffix('.')}. The "
+        f"output of process {number} shows where it failed."
     )
     raise _reported(ProcessError(text))
 
@@ -168,13 +170,6 @@ def gathered(work: Callable[[], Tensor], counts: list[int]) -> Tensor:
             with _connected():
                 dist.broadcast(part, source)
     return whole
-
-
-def _described(problem: Exception) -> tuple[bool, str]:
-    """Whether the error is one of fairij's own, and its text."""
-    if isinstance(problem, FairIJError):
-        return True, str(problem)
-    return False, f"{type(problem).__name__}: {problem}".removesuffix(": ").removesuffix(".")
 
 
 def _reported(error: Exception) -> Exception:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fairij.data.checks import whole_number
 from fairij.data.hashing import data_fingerprint, tensor_fingerprint
-from fairij.data.rows import Columns, as_array, as_source, n_rows, named_column
+from fairij.data.rows import Columns, as_array, as_source, named_column
 from fairij.data.sources import ArraySource, Source
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import numbers, vector
@@ -115,36 +115,26 @@ def stream_influence(
         The ``top`` highest scores and their rows.
     """
     if isinstance(X, Shard):
-        asked = {"top": top, "overwrite": overwrite, "checkpoint": checkpoint}
-        return _of_all_processes(fair, X, y, out=out, **asked)
+        own = None if out is None else Path(out).with_stem(f"{Path(out).stem}-{X.rank}")
+        asked: Any = {"out": own, "top": top, "overwrite": overwrite, "checkpoint": checkpoint}
+        parts = collected(lambda: stream_influence(fair, X.local, y, **asked))
+        best = TopRows(parts[0].k)
+        for rank, part in enumerate(parts):
+            best.merge(part.scores, part.rows + sum(X.counts[:rank]))
+        return best
     check_is_fitted(fair, "estimator_")
     # scikit-learn's attributes, which are set if the training rows had columns
     width, names = getattr(fair, "n_features_in_", None), getattr(fair, "feature_names_in_", ())
     Columns(() if width is None else (width,), tuple(names)).check("X", X)
-    source = _as_rows(X)
-    truth = _truth(fair, named_column(source, y), n_rows(source))
+    given = as_source(X)
+    source = given if isinstance(given, Source) else ArraySource(as_array(given))
+    truth = _truth(fair, named_column(source, y), len(source))
     best = TopRows(whole_number("top", top, 0))
     with score_file(out, len(source), overwrite=overwrite) as write:
         for start, scores in _scores(fair, source, truth, checkpoint):
             best.add(scores, start)
             write(scores)
     return best
-
-
-def _of_all_processes(
-    fair: FittedModel, shard: Shard, y: Any, *, out: str | os.PathLike[str] | None, **asked: Any
-) -> TopRows:
-    own = None if out is None else Path(out).with_stem(f"{Path(out).stem}-{shard.rank}")
-    parts = collected(lambda: stream_influence(fair, shard.local, y, out=own, **asked))
-    best = TopRows(parts[0].k)
-    for rank, part in enumerate(parts):
-        best.merge(part.scores, part.rows + sum(shard.counts[:rank]))
-    return best
-
-
-def _as_rows(X: Any) -> Source:
-    source = as_source(X)
-    return source if isinstance(source, Source) else ArraySource(as_array(source))
 
 
 def _truth(fair: FittedModel, y: Any, rows: int) -> NDArray[Any]:

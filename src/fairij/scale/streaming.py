@@ -17,8 +17,7 @@ from torch import Tensor
 from fairij.data.row_vectors import joined, release
 from fairij.data.sources import Source, part_of_table, table_rows
 from fairij.errors import InvalidInputError
-from fairij.models.base import Editable, Evaluator, Linearization, Middle, Some
-from fairij.models.delegating import Delegating
+from fairij.models.base import Delegating, Editable, Evaluator, Linearization, Middle, Some
 from fairij.models.torch.batches import retried
 
 CHUNK_BYTES = 2**25  # of features as float32; what is made from them takes a few times as much
@@ -130,7 +129,7 @@ class StreamedLinearization:
             place += count
             release()
         keeping = self._limit > 0
-        for rows, part in self._chunks.made_of_each(lambda t, _: self._linearized(t), place):
+        for rows, part in self._chunks.made_of_each(self._linearized, place):
             size = part.held_bytes() if keeping else None
             keeping = size is not None and size <= self._limit
             if size is not None and keeping:
@@ -179,7 +178,7 @@ class StreamedLinearization:
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         return self._sum(lambda rows, part: part.second_order(weights[rows], direction))
 
-    def _linearized(self, table: Any, *, keep: bool = False) -> Linearization:
+    def _linearized(self, table: Any, *_: slice, keep: bool = False) -> Linearization:
         part = self._model.linearize(table, keep=keep)
         return part if self._by is None else part.moved(self._by)
 

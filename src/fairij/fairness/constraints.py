@@ -34,11 +34,9 @@ class ScoringLoss(Protocol):
 
     def scores(self, z: Tensor, temperature: float = 1.0) -> Tensor:
         """Probabilities ``(N,)`` or ``(N, C)``; in regression the prediction."""
-        ...
 
     def predict(self, z: Tensor) -> Tensor:
         """Class numbers, or in regression the prediction."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -50,24 +48,20 @@ class Constraint:
     name : str
         The name in results.
     surrogate : callable
-        A function of ``(scores, y, groups)``, all tensors, that returns a differentiable scalar.
-        ``groups`` are whole numbers.
+        A differentiable scalar of the tensors ``(scores, y, groups)``; groups are whole numbers.
     metric : callable or None
         In classification a function of the counts ``(..., G, C, C)`` by group, label and
         prediction. In regression a function of ``(predictions, y, groups)``. None: the surrogate.
     is_classification : bool, default=True
         Whether it is for classes or for regression.
     rates : tuple of Rate, default=()
-        The rates that are compared, so that groups are checked for enough rows of each label.
-        Without them, only the sizes of the groups are checked.
+        The rates that are compared: every group must have rows of the labels that they need.
     takes_outputs : bool, default=False
         Whether the surrogate takes the model's outputs in place of scores.
     pairwise : bool, default=False
-        Whether the gap is zero for all groups if and only if it is zero for every pair. Then an
-        edit brings several groups together at once.
+        Whether the gap is zero for all groups if and only if it is zero for every pair.
     parts : callable, default=None
-        A function like ``surrogate`` that returns several gaps, ``(P,)``, which sum to it. An edit
-        then closes all of them together.
+        Like ``surrogate``, but returns the gaps that it sums, ``(P,)``, to close them together.
     """
 
     name: str
@@ -122,10 +116,8 @@ class Constraint:
             seen = z if self.takes_outputs else loss.scores(z, temperature)
             if hard and loss.is_classification and not self.takes_outputs:
                 seen = seen + (_thresholded(seen, loss.predict(z)) - seen).detach()
-            if self.parts is None:
-                values = [self.surrogate(seen, y, codes)]
-            else:
-                values = list(self.parts(seen, y, codes))
+            data = (seen, y, codes)
+            values = [self.surrogate(*data)] if self.parts is None else list(self.parts(*data))
             return [(float(self._scalar(value)), self._gradient(value, z)) for value in values]
 
     def group_gradients(

@@ -4,17 +4,16 @@ The candidate with the smallest gap on the validation rows is partly the luckies
 is repeated: one candidate is chosen on a resample of the rows, and its gap is measured on a second,
 independent resample. The mean distance between the two gaps is the optimism of the choice.
 
-The candidates themselves are not computed again. If they were computed from the rows of the choice,
-as with ``validation="reuse"``, they can fit the gap of just these rows, and the expected gap is too
-low. Only rows that were split off or held out show by how much.
+The candidates are not computed again. If they come from the rows of the choice, as with
+``validation="reuse"``, the expected gap is too low; only held-out rows show by how much.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from math import ceil, nan, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -122,7 +121,6 @@ class Choice:
         seen, fresh = np.concatenate(parts, 1)
         usable = np.isfinite(seen) & np.isfinite(fresh)
         if not usable.any():
-            nan = math.nan
             return HonestGap(self.gap, nan, nan, nan, nan, self.confidence)
         tail = (1 - self.confidence) / 2
         low, high = map(float, np.quantile(fresh[usable], [tail, 1 - tail]))
@@ -149,10 +147,10 @@ def _defined(gaps: Array) -> Array:
 def rows_needed(rate: float, gap: float, confidence: float = 0.95) -> int:
     """Rows of each of two groups that show their gap to within it: ``2 z^2 p (1 - p) / gap^2``."""
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    return math.ceil(2 * z**2 * rate * (1 - rate) / gap**2)
+    return ceil(2 * z**2 * rate * (1 - rate) / gap**2)
 
 
 def half_width(rate: float, rows: int, confidence: float = 0.95) -> float:
     """How far the rate of one group may be off: ``z sqrt(p (1 - p) / rows)``."""
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    return z * math.sqrt(rate * (1 - rate) / rows)
+    return z * sqrt(rate * (1 - rate) / rows)

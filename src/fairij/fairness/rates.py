@@ -6,9 +6,8 @@ classes each class has a rate against the rest; with two only the second, positi
 regression a rate is a mean. A gap says which rates are compared between groups, and how several
 differences become one number.
 
-Undefined rates are treated as in fairlearn. A group without rows has the rate NaN and takes no part
-in a gap. A rate over no rows of a group that has other rows is 0: for example the true positive
-rate of a group without positives. So look at the sizes before you believe a gap.
+As in fairlearn, a group without rows has the rate NaN and takes no part in a gap; a rate over no
+rows of a group that has others, such as true positives without positives, is 0. So look at sizes.
 
 This module imports neither torch nor pandas, so that the command line can list the names quickly.
 """
@@ -103,7 +102,6 @@ class Rate:
 
     @property
     def is_classification(self) -> bool:
-        """Whether the rate is a share of counts and not a mean of numbers."""
         return self.counted not in ("prediction", "error")
 
     @property
@@ -194,8 +192,7 @@ class Gap:
     fold : {"worst_case", "mean", "sum"}, default="worst_case"
         How the differences of all rates and classes become one number.
     balanced : bool, default=False
-        Whether an edit closes all differences together. Otherwise it follows their fold, and may
-        close one and leave another. Needs ``fold="sum"``.
+        Whether an edit closes all differences together; needs ``fold="sum"``.
     audited : bool, default=False
         Whether the gap is among the metrics that every audit shows.
     """

@@ -16,7 +16,8 @@ import typer
 from typer.testing import CliRunner
 
 from damage import damaged
-from fairij.cli import app, mitigation, reporting
+from fairij.cli import app, mitigation
+from fairij.cli import folder as result_folder
 from fairij.cli.config import fits, read_toml
 
 COLUMNS = ("--label", "repaid", "--sensitive", "sex")
@@ -147,7 +148,7 @@ def folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 def times(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many changes to try. The few of them leave out the drawing of the page."""
     if request.param < 200:
-        monkeypatch.setattr(reporting, "write_page", lambda _, target, **__: target.touch())
+        monkeypatch.setattr(result_folder, "write_page", lambda _, target, **__: target.touch())
     return int(request.param)
 
 
@@ -214,7 +215,7 @@ def test_settings_of_a_run(
     """The work itself is left out: what it would be given is of the types of the options."""
     asked: list[Any] = []
 
-    def noted(_: Any, options: Any) -> None:
+    def noted(_: Any, options: Any, **__: Any) -> None:
         asked[:] = [options.tables, options.columns, options.edit]
         raise typer.Exit
 

@@ -147,7 +147,7 @@ def report(
     Only the measurements on test rows are computed again.
     """
     from fairij.cli.console import tell
-    from fairij.cli.reporting import write_again
+    from fairij.cli.folder import write_again
 
     page = write_again(
         folder, out, title=title, show_text=show_text, trust_pickle=trust_pickle, force=force

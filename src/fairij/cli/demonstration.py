@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,10 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import nn
 
 from fairij._version import __version__
 from fairij.cli.console import metrics_table, print_json, say, show
-from fairij.cli.errors import errors
 from fairij.cli.options import check_choice, constraints
 from fairij.cli.outputs import MARK, replacing
 from fairij.datasets import Split, Splits, adult_splits, fetch_adult
@@ -32,6 +31,7 @@ from fairij.report.comparisons import Comparison, compared
 from fairij.report.headline import answer, costs
 from fairij.report.page import write_report
 from fairij.report.plots import group_rates, save_chart
+from fairij.report.progress import bar
 
 SLACK = 0.005  # validation gap that may be given up for accuracy
 REPORTED = (
@@ -90,16 +90,12 @@ def show_demo(
     """Run the demo, write its folder, and show the figures."""
     check_choice("constraint", constraint, constraints(of_labels=True))
     _check_folder(out, force=force)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(
-        *columns, console=errors, transient=True, disable=not errors.is_terminal
-    ) as progress:
-        task = progress.add_task("training the network on Adult", total=100)
+    with bar(delay=0.0) as listen:
         result = run_demo(
             seed=seed,
             constraint=constraint,
             data_home=data_home,
-            on_epoch=lambda done, total: progress.update(task, completed=done, total=total),
+            on_epoch=partial(listen, "training"),
         )
     _check_folder(out, force=force)
     write_demo(result, out)

@@ -7,11 +7,13 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import NoReturn
 
 import typer
 from rich.console import Console
 
+from fairij.cli.options import EditOptions
 from fairij.errors import CorruptEditError, FairIJError, FairIJWarning, InvalidInputError
 
 DONE, FAILED, BAD_INPUT, TARGET_MISSED, CANNOT_WRITE, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -44,11 +46,7 @@ SPOKEN = {
     "gap": "--target-gap",
     "scales": "--scale",
 }
-SAME = {
-    *("solver", "damping", "curvature", "search", "drop", "temperature", "loss", "parameters"),
-    *("weight_decay", "batch_size", "memory_limit", "confidence", "validation_fraction"),
-    *("holdout_fraction", "checkpoint", "slack", "max_k"),
-}
+SAME = {"checkpoint", *(field.name for field in fields(EditOptions))}
 
 errors = Console(stderr=True)
 

@@ -13,12 +13,7 @@ from fairij.cli.errors import TARGET_MISSED, fail
 from fairij.cli.fitting import Fitted, fit
 from fairij.cli.folder import write_page, write_result
 from fairij.cli.measure import measured
-from fairij.cli.options import (
-    ColumnOptions,
-    EditOptions,
-    MeasureOptions,
-    MitigateOptions,
-)
+from fairij.cli.options import ColumnOptions, EditOptions, MeasureOptions, MitigateOptions
 from fairij.cli.outputs import MARK, PAGE, check_target, whole_folder
 from fairij.cli.rows import Part, check_two_groups, features_said, read_part
 from fairij.errors import InvalidInputError

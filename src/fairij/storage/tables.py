@@ -46,14 +46,10 @@ def read_table(
     if not file.is_file():
         why = ": it is a folder; name one file." if file.is_dir() else "; check the path."
         raise InvalidInputError(f"No table at {file}{why}")
-    if query is None and kind == "duckdb":
-        raise InvalidInputError(
-            f"A DuckDB file needs a query that selects the rows, got none for {file}."
-        )
-    if query is not None and kind != "duckdb":
-        raise InvalidInputError(
-            f"A query can be asked of a DuckDB file only; {file} is read whole."
-        )
+    if (query is None) == (kind == "duckdb"):
+        needs = f"A DuckDB file needs a query that selects the rows, got none for {file}."
+        only = f"A query can be asked of a DuckDB file only; {file} is read whole."
+        raise InvalidInputError(needs if query is None else only)
     with reading(file, kind):
         try:
             if query is not None:

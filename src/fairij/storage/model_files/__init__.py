@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairij.errors import InvalidInputError
 from fairij.storage.model_files import estimators, huggingface, torch_files
-from fairij.storage.model_files.base import ModelFile, Opening
+from fairij.storage.model_files.columns import ModelFile, Opening
 
 __all__ = ["FORMATS", "ModelFile", "Opening", "load_model"]
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairij.errors import InvalidInputError
-from fairij.storage.model_files.base import ModelFile, Opening
-from fairij.storage.model_files.columns import file_of
+from fairij.storage.model_files.columns import ModelFile, Opening, file_of
 from fairij.storage.model_files.lightgbm_text import check_lightgbm_text
 from fairij.storage.model_files.xgboost_content import check_xgboost
 from fairij.storage.reading import library, reading

@@ -15,7 +15,7 @@ import torch
 from fairij.errors import InvalidInputError
 from fairij.models.text.library import load_transformers
 from fairij.models.text.tokens import longest_text, with_padding_token
-from fairij.storage.model_files.base import ModelFile, Opening
+from fairij.storage.model_files.columns import ModelFile, Opening
 from fairij.storage.reading import reading
 
 TOKENIZERS = (

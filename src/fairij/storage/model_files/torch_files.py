@@ -15,8 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from fairij.errors import InvalidInputError
-from fairij.storage.model_files.base import ModelFile, Opening
-from fairij.storage.model_files.columns import file_of
+from fairij.storage.model_files.columns import ModelFile, Opening, file_of
 from fairij.storage.reading import reading, require
 
 
@@ -93,8 +92,8 @@ def _state(path: Path, opening: Opening) -> Any:
         state = torch.load(path, map_location="cpu", weights_only=False)
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
-    tensors = isinstance(state, dict) and all(isinstance(v, Tensor) for v in state.values())
-    if not tensors and not isinstance(state, nn.Module):
+    is_table = isinstance(state, dict) and all(isinstance(v, Tensor) for v in state.values())
+    if not is_table and not isinstance(state, nn.Module):
         raise InvalidInputError(
             f"{path} must hold a table of tensors, as `torch.save(module.state_dict(), ...)` "
             f"writes; it holds {type(state).__name__!r}."

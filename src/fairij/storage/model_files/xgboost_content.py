@@ -156,11 +156,9 @@ def _are_ends(ends: NDArray[np.int64], length: int) -> bool:
 
 
 def _check_tree(number: int, tree: Any, features: int) -> None:
-    require(
-        int(tree["tree_param"].get("size_leaf_vector", 1)) <= 1,
-        "its trees have several values per leaf; train it with multi_strategy="
-        "'one_output_per_tree'",
-    )
+    several = "its trees have several values per leaf; train it with multi_strategy="
+    one = int(tree["tree_param"].get("size_leaf_vector", 1)) <= 1
+    require(one, f"{several}'one_output_per_tree'")
     nodes = int(tree["tree_param"]["num_nodes"])
     for name in (*BY_NODE, *(name for name in BY_NODE_IF_THERE if name in tree)):
         count = len(tree[name])
@@ -179,9 +177,8 @@ def _is_tree(tree: Any, nodes: int, inner: NDArray[np.bool_]) -> bool:
     """Whether branches lead to existing nodes, and back. Predicting does not check this."""
     left, right, parents = (_whole(tree[name]) for name in BRANCHES)
     children = np.concatenate([left[inner], right[inner]])
-    if nodes < 1 or ((right != -1) != inner).any():
-        return False
-    if ((children < 1) | (children >= nodes)).any():
+    leads_out = ((children < 1) | (children >= nodes)).any()
+    if nodes < 1 or leads_out or ((right != -1) != inner).any():
         return False
     return bool((parents[children] == np.tile(np.flatnonzero(inner), 2)).all())
 

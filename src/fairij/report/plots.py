@@ -6,7 +6,7 @@ Values from data are put only into fields with fixed names, so that none is read
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -22,10 +22,10 @@ WIDTH, HEIGHT = 460, 280
 # formats with digits of their own: the library's choice can be one too few for the last label
 PLAIN, POWER = ".6~g", ".3~e"
 FRONT, OTHERS = "none is better in both", "other candidates"
-# the unedited model is mostly at the right of the chart, the chosen edit at the left
-LABELLED: tuple[tuple[int, Literal["left", "right"], str], ...] = (
-    (-10, "right", "before"),
-    (10, "left", "chosen"),
+# one above its point and one below, so that they stay apart if the points are close
+LABELLED: tuple[dict[str, Any], ...] = (
+    {"text": "before", "dx": -10, "dy": -14, "align": "right"},
+    {"text": "chosen", "dx": 10, "dy": 14, "align": "left"},
 )
 
 
@@ -80,7 +80,7 @@ def frontier(
         kind=np.where(candidates["pareto"], FRONT, OTHERS),
     )
     drawn = frame[np.isfinite(frame["gap"]) & np.isfinite(frame["performance"])]
-    x = alt.X("gap:Q", title="gap on validation rows")
+    x = alt.X("gap:Q", title="gap on validation rows", axis=alt.Axis(format=PLAIN, tickCount=6))
     y = alt.Y("performance:Q", title=LABELS[level], scale=alt.Scale(zero=False))
     points = _candidate_points(drawn, LABELS[level]).encode(x=x, y=y)
     named = [
@@ -89,8 +89,8 @@ def frontier(
     ]
     rings = [one.mark_point(size=190, strokeWidth=2.5, color=ORANGE) for one in named]
     text = [
-        one.mark_text(dx=dx, dy=14, align=side, fontWeight="bold", text=word, **halo)
-        for one, (dx, side, word) in zip(named, LABELLED, strict=False)
+        one.mark_text(fontWeight="bold", **label, **halo)
+        for one, label in zip(named, LABELLED, strict=False)
         for halo in ({"stroke": "white", "strokeWidth": 4}, {"color": BLACK})
     ]
     return _layered(points, *rings, *text, title=title or "All candidate edits")

@@ -25,7 +25,7 @@ from torch import nn
 from biased import QUICK, fitted, problem
 from fairij import Edit, FairIJ, Grid
 from fairij.errors import InvalidInputError, WrongModelError
-from fairij.method.folds import FOLDS
+from fairij.method.types import FOLDS
 from fairij.models import adapt
 
 DATA = problem()

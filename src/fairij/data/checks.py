@@ -119,8 +119,8 @@ def looked_up(
 
 def members(protocol: type) -> list[str]:
     """The names that a protocol states, in their order."""
-    stated = {**vars(protocol), **inspect.get_annotations(protocol)}
-    return [name for name in stated if not name.startswith("_")]
+    stated = [{**vars(base), **inspect.get_annotations(base)} for base in protocol.__mro__]
+    return list(dict.fromkeys(name for base in stated for name in base if name[0] != "_"))
 
 
 def vector(name: str, values: Any, rows: int) -> NDArray[Any]:

@@ -22,36 +22,30 @@ Array = NDArray[np.float64]
 ROUNDING = 1e-9  # 0.8 - 0.1 is a little more than 0.7
 
 
-class Selection(Protocol):
+class SelectionDefaults(Protocol):
+    """What a rule of choice need not offer: to be inherited by every rule."""
+
+    @property
+    def performance(self) -> str | None:
+        """The column of the candidates that is given as performance; None for the usual one."""
+        return None
+
+    @property
+    def target(self) -> float | None:
+        """The gap that is asked for; None if the rule names none."""
+        return None
+
+    def shortfall(self, gap: float) -> str | None:
+        """What to say if the chosen candidate's gap misses the rule's aim; else None."""
+        return None
+
+
+class Selection(SelectionDefaults, Protocol):
     """A rule that picks one candidate."""
 
     def choose(self, gap: Array, performance: Array, *, before: float) -> int:
         """The index of the chosen candidate; ``before`` is the unedited model's performance."""
         ...
-
-    @property
-    def performance(self) -> str | None:
-        """The column of the candidates that is given as performance; None for the usual one."""
-        ...
-
-    @property
-    def target(self) -> float | None:
-        """The gap that is asked for; None if the rule names none."""
-        ...
-
-    def shortfall(self, gap: float) -> str | None:
-        """What to say if the chosen candidate's gap misses the rule's aim; else None."""
-        ...
-
-
-class SelectionDefaults:
-    """A rule that looks at the usual performance and names no target."""
-
-    performance: str | None = None
-    target: float | None = None
-
-    def shortfall(self, gap: float) -> str | None:
-        return None
 
 
 @dataclass(frozen=True)
@@ -117,7 +111,7 @@ class TargetGap(SelectionDefaults):
         return _best(-performance, -gap, allowed)
 
     @property
-    def target(self) -> float | None:  # type: ignore[override]
+    def target(self) -> float | None:
         return self.gap
 
     def shortfall(self, gap: float) -> str | None:

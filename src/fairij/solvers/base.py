@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from fairij.data.checks import check_damping as check_damping
 from fairij.method.curvature import Curvature
-
-S = TypeVar("S", bound="Solver")
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,20 @@ class Solution:
         return cls(x, steps, lambda: relative_residual(curvature, damping, b, x))
 
 
-class Inverse(Protocol):
+class InverseDefaults(Protocol):
+    """What an inverse need not offer: to be inherited by every inverse."""
+
+    @property
+    def products(self) -> int | None:
+        """How many products with the curvature were made so far; None if not counted."""
+        return None
+
+    def with_damping(self, damping: float) -> Inverse | None:
+        """The inverse at another damping from work already done; None if there is no such way."""
+        return None
+
+
+class Inverse(InverseDefaults, Protocol):
     """``(H + damping I)^-1``, or an approximation of it."""
 
     @property
@@ -53,52 +64,27 @@ class Inverse(Protocol):
         """Solve for ``b`` of shape ``(D,)`` or ``(D, K)``."""
         ...
 
+
+class SolverDefaults(Protocol):
+    """What a solver need not offer: to be inherited by every solver."""
+
     @property
-    def products(self) -> int | None:
-        """How many products with the curvature were made so far; None if not counted."""
-        ...
+    def unshared(self) -> Any:
+        """The same settings for a curvature that is met only once."""
+        return self
 
-    def with_damping(self, damping: float) -> Inverse | None:
-        """The inverse at another damping from work already done; None if there is no such way."""
-        ...
-
-
-class InverseDefaults:
-    """An inverse that counts no products and starts over for another damping."""
-
-    products: int | None = None
-
-    def with_damping(self, damping: float) -> Inverse | None:
-        return None
+    def seeded(self, seed: int) -> Any:
+        """The same settings with this seed; solvers without randomness return themselves."""
+        return self
 
 
-class Solver(Protocol):
+class Solver(SolverDefaults, Protocol):
     """Settings of a way to solve ``(H + damping I) x = b``."""
 
     @property
     def name(self) -> str: ...
 
     def prepare(self, curvature: Curvature, damping: float) -> Inverse: ...
-
-    @property
-    def unshared(self) -> Solver:
-        """The same settings for a curvature that is met only once."""
-        ...
-
-    def seeded(self, seed: int) -> Solver:
-        """The same settings with this seed; solvers without randomness return themselves."""
-        ...
-
-
-class SolverDefaults:
-    """A solver without randomness that keeps nothing between fits."""
-
-    @property
-    def unshared(self: Solver) -> Solver:
-        return self
-
-    def seeded(self: S, seed: int) -> S:
-        return self
 
 
 def relative_residual(curvature: Curvature, damping: float, b: Tensor, x: Tensor) -> Tensor:

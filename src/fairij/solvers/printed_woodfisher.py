@@ -1,7 +1,7 @@
 """The paper's IHVP-WoodFisher recurrence (equation 11), exactly as it is printed.
 
 ``o_{n+1} = o_n - o_n (g_{n+1} . o_n) / (N + g_{n+1} . o_n)`` never leaves the line through
-``o_1 = g_1``, so the answer is ``v - gamma g_1`` with a small gamma: it acts as an identity Hessian,
+``o_1 = g_1``, so the answer is ``v - gamma g_1`` with a small gamma. It acts like an identity,
 and damping plays no part. A closed form in scalars costs two Jacobian-vector products. For what
 equation 10 means, see `Woodbury` on the empirical Fisher.
 """

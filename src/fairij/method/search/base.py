@@ -50,49 +50,39 @@ class Account:
     beyond: str = ""  # a sentence if it goes farther than the estimate is known to hold, or ""
 
 
-class Search(Protocol):
-    """Settings that say which edits to try."""
+class SearchDefaults(Protocol):
+    """What a search need not offer: to be inherited by every search."""
 
-    name: ClassVar[str]
     # whether whole rows are dropped: then candidates are solved loosely and the chosen one again
-    drops: ClassVar[bool]
-    stops_early: ClassVar[bool]  # at the first proposal that does not lower the gap
-    row_by_row: ClassVar[bool]  # whether it decides for each row whether to drop or reweight it
-    recomputes_gradient: ClassVar[bool]  # along the way; then one linear estimate says little
-
-    def propose(self, context: SearchContext) -> Iterator[Proposal]: ...
-
-    def count(self, context: SearchContext) -> int:
-        """The largest possible number of proposals."""
-        ...
+    drops: ClassVar[bool] = False
+    stops_early: ClassVar[bool] = False  # at the first proposal that does not lower the gap
+    row_by_row: ClassVar[bool] = True  # whether it decides for each row to drop or reweight it
+    recomputes_gradient: ClassVar[bool] = False  # then one linear estimate says little
 
     def most(self, rows: int) -> int | None:
         """The most rows that are ever dropped; None for no limit."""
-        ...
-
-    def account(self, k: int, scale: float, rows: int) -> Account:
-        """The edit with these ``k`` and ``scale`` in words; ``rows`` were trained on."""
-        ...
-
-
-class SearchDefaults:
-    """A search that moves parameters without dropping rows and judges every proposal."""
-
-    drops: ClassVar[bool] = False
-    stops_early: ClassVar[bool] = False
-    row_by_row: ClassVar[bool] = True
-    recomputes_gradient: ClassVar[bool] = False
-
-    def most(self, rows: int) -> int | None:
         return None
 
     def account(self, k: int, scale: float, rows: int) -> Account:
+        """The edit with these ``k`` and ``scale`` in words; ``rows`` were trained on."""
         return Account(
             "moved the parameters, without training again.",
             "size of the edit",
             f"{scale:g}",
             "as the search counts it",
         )
+
+
+class Search(SearchDefaults, Protocol):
+    """Settings that say which edits to try."""
+
+    name: ClassVar[str]
+
+    def propose(self, context: SearchContext) -> Iterator[Proposal]: ...
+
+    def count(self, context: SearchContext) -> int:
+        """The largest possible number of proposals."""
+        ...
 
 
 def way_to_zero(scale: float) -> tuple[str, str]:

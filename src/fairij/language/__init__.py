@@ -1,7 +1,7 @@
 """Texts: frozen encoders and their vectors, heads, trigger tokens, training, results."""
 
-from fairij.language.classifier import TextClassifier
 from fairij.language.encoders import (
+    TextClassifier,
     linear_head,
     load_encoder,
     load_tokenizer,

@@ -11,8 +11,16 @@ from torch.nn import functional as F
 
 from fairij.baselines.in_processing import Draw, InProcessing, Sampler
 from fairij.data.checks import has_method
-from fairij.language.batches import InHalves, TextRows, count, run, run_all, shuffled, sizes
-from fairij.language.training_inputs import TrainingPart
+from fairij.language.batches import (
+    InHalves,
+    TextRows,
+    TrainingPart,
+    count,
+    run,
+    run_all,
+    shuffled,
+    sizes,
+)
 
 JUDGED = 4096  # number of validation rows for the penalty, the same rows in every epoch
 

@@ -37,9 +37,10 @@ class ArrowSource(Source):
     def __init__(self, data: Any, features: Sequence[str]) -> None:
         arrow: Any = import_module("pyarrow.dataset")
         self.columns = _feature_names(features)
-        form = None if isinstance(data, arrow.Dataset) else _format(data)
+        paths = [str(path) for path in data] if isinstance(data, (list, tuple)) else str(data)
+        form = None if isinstance(data, arrow.Dataset) else _format(paths)
         try:
-            whole = data if form is None else arrow.dataset(_paths(data), format=form)
+            whole = data if form is None else arrow.dataset(paths, format=form)
             self._fragments = [
                 part
                 for fragment in whole.get_fragments()
@@ -128,13 +129,9 @@ def _feature_names(features: Any) -> tuple[str, ...]:
     return names
 
 
-def _paths(data: Any) -> Any:
-    return [os.fspath(path) for path in data] if isinstance(data, (list, tuple)) else str(data)
-
-
-def _format(data: Any) -> str:
+def _format(paths: str | list[str]) -> str:
     """Arrow's name for the format of the files, by suffix."""
-    names = [str(path) for path in data] if isinstance(data, (list, tuple)) else _files(str(data))
+    names = _files(paths) if isinstance(paths, str) else paths
     ipc = [name for name in names if name.endswith(IPC_SUFFIXES)]
     others = [name for name in names if name.endswith(PARQUET_SUFFIXES)]
     if ipc and others:

@@ -46,7 +46,7 @@ def as_source(X: Any) -> Any:
         return X.to_pandas()
     if kind.__name__ == "Column" and kind.__module__.startswith("datasets"):
         return list(X)
-    if hasattr(X, "tocsr") and isinstance(X, Mapping):  # scipy's dictionary of keys
+    if isinstance(X, Mapping) and hasattr(X, "tocsr"):  # scipy's dictionary of keys
         return X.tocsr()
     if hasattr(kind, "__array__") and not hasattr(X, "shape"):
         return np.asarray(X)

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fairij.fairness.audits import label
 from fairij.fairness.constraints import Constraint, get_constraint, rows_compared
 from fairij.fairness.groups import Groups
 from fairij.fairness.metrics import METRICS
-from fairij.fairness.rates import GAPS, confusion_counts
+from fairij.fairness.rates import GAPS
 
 TEMPERATURE, STEP, NEAR = 2.0, 1e-6, 1e-6
 
@@ -58,13 +59,8 @@ class Sample:
         """The surrogate, and the gap of hard predictions."""
         table = None
         if self.n_classes:
-            table = confusion_counts(
-                self.y.long().numpy(),
-                self.loss.predict(self.z)[None].numpy(),
-                self.groups.codes,
-                n_groups=len(self.groups.names),
-                n_classes=self.n_classes,
-            )
+            predicted = self.loss.predict(self.z)
+            table = label(self.y, predicted, sensitive_features=self.groups).table[None]
         gap = self.constraint.gap(self.z[None], self.y, self.groups, table)[0]
         return {"surrogate": self.smooth(self.z), "gap": float(gap)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -35,6 +35,7 @@ from fairij.scale.sharding import Shard
 from fairij.scale.streaming import Chunks
 
 Array = NDArray[np.float64]
+Append = Callable[[Array], Any]  # write the next scores to a file
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -59,11 +60,7 @@ class TopRows:
     scores: Array = field(default_factory=lambda: np.empty(0))  # descending
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
-    def add(self, scores: Array, start: int) -> None:
-        """Add the scores of the rows from ``start`` on."""
-        self.merge(scores, np.arange(start, start + len(scores)))
-
-    def merge(self, scores: Array, rows: NDArray[np.int64]) -> None:
+    def add(self, scores: Array, rows: NDArray[np.int64]) -> None:
         """Add scores with their rows, which come after those added before."""
         if len(self.scores) == self.k and self.k:  # most rows are too low
             able = scores > self.scores[-1]
@@ -120,7 +117,7 @@ def stream_influence(
         parts = collected(lambda: stream_influence(fair, X.local, y, **asked))
         best = TopRows(parts[0].k)
         for rank, part in enumerate(parts):
-            best.merge(part.scores, part.rows + sum(X.counts[:rank]))
+            best.add(part.scores, part.rows + sum(X.counts[:rank]))
         return best
     check_is_fitted(fair, "estimator_")
     # scikit-learn's attributes, which are set if the training rows had columns
@@ -132,7 +129,7 @@ def stream_influence(
     best = TopRows(whole_number("top", top, 0))
     with score_file(out, len(source), overwrite=overwrite) as write:
         for start, scores in _scores(fair, source, truth, checkpoint):
-            best.add(scores, start)
+            best.add(scores, np.arange(start, start + len(scores)))
             write(scores)
     return best
 
@@ -190,25 +187,15 @@ def _facts(
     }
 
 
-class _Numpy:
+@contextmanager
+def _numpy(path: Path, rows: int) -> Iterator[Append]:
     """Uses plain writes: with a memory map, a full disk would kill the process."""
-
-    def __init__(self, path: Path, rows: int) -> None:
-        self._file = path.open("xb")
-        try:
-            header = {"descr": "<f8", "fortran_order": False, "shape": (rows,)}
-            np.lib.format.write_array_header_1_0(self._file, header)
-            self._file.flush()
-            _reserve(self._file.fileno(), self._file.tell() + 8 * rows)
-        except BaseException:
-            self._file.close()
-            raise
-
-    def write(self, scores: Array) -> None:
-        self._file.write(np.ascontiguousarray(scores, "<f8").data)
-
-    def close(self) -> None:
-        self._file.close()
+    with path.open("xb") as file:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (rows,)}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.flush()
+        _reserve(file.fileno(), file.tell() + 8 * rows)
+        yield lambda scores: file.write(np.ascontiguousarray(scores, "<f8").data)
 
 
 def _reserve(descriptor: int, size: int) -> None:
@@ -221,25 +208,24 @@ def _reserve(descriptor: int, size: int) -> None:
             raise  # with any other error the file system cannot reserve: the writes will show
 
 
-class _Parquet:
-    def __init__(self, path: Path, rows: int) -> None:
-        pyarrow: Any = import_module("pyarrow")
-        parquet: Any = import_module("pyarrow.parquet")
-        self._table = pyarrow.table
-        schema = pyarrow.schema([("row", pyarrow.int64()), ("influence", pyarrow.float64())])
-        self._file = parquet.ParquetWriter(path, schema)
-        self._place = 0
+@contextmanager
+def _parquet(path: Path, rows: int) -> Iterator[Append]:
+    pyarrow: Any = import_module("pyarrow")
+    parquet: Any = import_module("pyarrow.parquet")
+    schema = pyarrow.schema([("row", pyarrow.int64()), ("influence", pyarrow.float64())])
+    place = 0
 
-    def write(self, scores: Array) -> None:
-        rows = np.arange(self._place, self._place + len(scores))
-        self._file.write_table(self._table({"row": rows, "influence": scores}))
-        self._place += len(scores)
+    def append(scores: Array) -> None:
+        nonlocal place
+        numbers = np.arange(place, place + len(scores))
+        file.write_table(pyarrow.table({"row": numbers, "influence": scores}))
+        place += len(scores)
 
-    def close(self) -> None:
-        self._file.close()
+    with parquet.ParquetWriter(path, schema) as file:
+        yield append
 
 
-WRITERS: dict[str, Any] = {".npy": _Numpy, ".parquet": _Parquet}
+WRITERS = {".npy": _numpy, ".parquet": _parquet}
 
 
 @contextmanager
@@ -259,11 +245,8 @@ def _explained(target: Path) -> Iterator[None]:
 @contextmanager
 def score_file(
     out: str | os.PathLike[str] | None, rows: int, *, overwrite: bool = False
-) -> Iterator[Callable[[Array], None]]:
-    """A function that appends scores to a file; the file gets its name when it is complete.
-
-    If ``out`` is None, the function does nothing.
-    """
+) -> Iterator[Append]:
+    """A function that appends scores to a file, if any; it gets its name when it is complete."""
     if out is None:
         yield lambda scores: None
         return
@@ -274,27 +257,21 @@ def score_file(
         raise InvalidInputError(
             f"`out` must end in one of {', '.join(WRITERS)}, got {target.name!r}."
         )
-    writer: Any = None
     temporary = target.with_name(f".{target.name}.{uuid4().hex}")
-
-    def write(scores: Array) -> None:
-        with _explained(target):
-            writer.write(scores)
-
     with _explained(target):
         target.parent.mkdir(parents=True, exist_ok=True)
+    opened = ExitStack()
     try:
         with _explained(target):
-            writer = WRITERS[target.suffix](temporary, rows)
-        yield write
+            append = opened.enter_context(WRITERS[target.suffix](temporary, rows))
+        yield _explained(target)(append)
         with _explained(target):
-            writer.close()
+            opened.close()
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             os.replace(temporary, target)
     except BaseException:
-        if writer is not None:
-            with suppress(OSError):
-                writer.close()
+        with suppress(OSError):
+            opened.close()
         temporary.unlink(missing_ok=True)
         raise

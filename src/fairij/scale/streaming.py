@@ -266,11 +266,8 @@ def shifted(middle: Middle, start: int) -> Middle:
     """A middle for which rows are counted from row ``start`` of the rows that it knows."""
 
     def of_some(moved: Tensor, rows: Some) -> Tensor:
-        there = (
-            slice(start + rows.start, start + rows.stop)
-            if isinstance(rows, slice)
-            else rows + start
-        )
-        return middle(moved, there)
+        if isinstance(rows, slice):
+            return middle(moved, slice(start + rows.start, start + rows.stop))
+        return middle(moved, start + rows)
 
     return of_some

@@ -92,7 +92,7 @@ def test_the_official_source_comes_before_the_package(tmp_path: Path, sources: S
 def test_the_package_is_last_and_downloaded_once(tmp_path: Path, sources: Sources) -> None:
     sources.package = CONTENT
     found = read(tmp_path, data_file("toy.csv"), data_file("more.csv"))
-    assert {one.source for one in found.values()} == {f"the package {_files.CARRIER}"}
+    assert {one.source for one in found.values()} == {f"the package {data_file().carrier}"}
     assert sources.asked == ["official", "package", "official"]
 
 
@@ -129,7 +129,7 @@ def test_the_error_lists_what_was_tried_and_the_cure(tmp_path: Path) -> None:
     assert lines[0] == "toy.csv could not be found. Tried, in this order:"
     assert lines[1].startswith(f"  - the cache, {tmp_path / 'toy' / 'toy.csv'}: FileNotFoundError")
     assert lines[2] == "  - its official source: URLError: name not known"
-    assert lines[3] == f"  - the package {_files.CARRIER}: OSError: no matching distribution"
+    assert lines[3] == f"  - the package {data_file().carrier}: OSError: no matching distribution"
     assert "https://example.invalid/toy.csv" in lines[4]
     assert "`path=`" in lines[4]
 

@@ -129,29 +129,18 @@ class OperatingPoints:
     thresholds: Array  # (K,), decreasing; the first is infinite
     false_positive_rates: Array  # (K,)
     true_positive_rates: Array  # (K,)
-    share: float  # of the group among all rows
-    positives: float  # share of y = 1 in the group
+    selection_rates: Array  # (K,)
+    errors: Array  # (K,): the part of the error over all rows that falls on the group
 
     @classmethod
     def of(cls, scores: Array, y: Array, share: float) -> OperatingPoints:
+        """The corners of a group whose share of all rows is ``share``."""
         x, up, thresholds = roc_curve(y, scores, drop_intermediate=False)
         corners = _upper_hull(x, up)
-        return cls(thresholds[corners], x[corners], up[corners], share, float(y.mean()))
-
-    @property
-    def selection_rates(self) -> Array:
-        return (
-            self.positives * self.true_positive_rates
-            + (1 - self.positives) * self.false_positive_rates
-        )
-
-    @property
-    def errors(self) -> Array:
-        """Part of the error over all rows that falls on the group."""
-        return self.share * (
-            self.positives * (1 - self.true_positive_rates)
-            + (1 - self.positives) * self.false_positive_rates
-        )
+        x, up, positives = x[corners], up[corners], float(y.mean())
+        selected = positives * up + (1 - positives) * x
+        errors = share * (positives * (1 - up) + (1 - positives) * x)
+        return cls(thresholds[corners], x, up, selected, errors)
 
 
 @dataclass(frozen=True)

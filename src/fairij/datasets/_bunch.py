@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, Unpack
 
 import pandas as pd
 from sklearn.utils import Bunch
 
-from fairij.datasets._files import DataFile, Found, PathLike, read_files
+from fairij.datasets._files import DataFile, FileOptions, Found, read_files
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,11 @@ class SensitiveAttribute:
     group: Callable[[pd.Series], Any] = lambda values: values
 
 
-class TableOptions(TypedDict, total=False):
+class TableOptions(FileOptions, total=False):
     """The options of `fetch_adult` that every loader of a published table has."""
 
     include_sensitive: bool
     as_frame: bool
-    data_home: PathLike | None
-    path: PathLike | None
-    download: bool
-    verify: bool
 
 
 @dataclass(frozen=True)
@@ -42,20 +38,15 @@ class PublishedTable:
     def load(
         self,
         read: Callable[[list[bytes]], pd.DataFrame],
-        *,
         sensitive: str | Sequence[str],
+        *,
         include_sensitive: bool = True,
         as_frame: bool = True,
-        data_home: PathLike | None = None,
-        path: PathLike | None = None,
-        download: bool = True,
-        verify: bool = True,
+        **files: Unpack[FileOptions],
     ) -> Bunch:
         """The data. `read` gives the features, `target` and, if there is one, `split`."""
         check_sensitive(sensitive, self.attributes)
-        found = read_files(
-            self.files, data_home=data_home, path=path, download=download, verify=verify
-        )
+        found = read_files(self.files, **files)
         table = read([found[file.name].content for file in self.files])
         data = table[list(self.features)]
         text = data.select_dtypes(exclude="number").columns

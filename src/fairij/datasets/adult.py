@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
-from fairij.datasets._bunch import PublishedTable, SensitiveAttribute
-from fairij.datasets._files import DataFile, PathLike
+from fairij.datasets._bunch import PublishedTable, SensitiveAttribute, TableOptions
+from fairij.datasets._files import DataFile, FileOptions, PathLike
 from fairij.datasets.splits import Splits, make_splits
 
 URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
@@ -78,32 +78,20 @@ def fetch_adult(
         `data`, `target`, `sensitive_features`, `split` ('train' or 'test'), `feature_names`,
         `target_names`, `includes_sensitive`, `DESCR`, and by file name `source` and `sha256`.
     """
-    return ADULT.load(
-        _read,
-        sensitive=sensitive,
-        include_sensitive=include_sensitive,
-        as_frame=as_frame,
-        data_home=data_home,
-        path=path,
-        download=download,
-        verify=verify,
-    )
+    files = FileOptions(data_home=data_home, path=path, download=download, verify=verify)
+    options = TableOptions(include_sensitive=include_sensitive, as_frame=as_frame, **files)
+    return ADULT.load(_read, sensitive, **options)
 
 
 def _read(contents: list[bytes]) -> pd.DataFrame:
-    parts = [
-        pd.read_csv(
-            BytesIO(content),
-            names=[*FEATURES, "income"],
-            skipinitialspace=True,
-            comment="|",  # the first line of the test file is not a row
-        )
+    columns = [*FEATURES, "income"]
+    parts = [  # the first line of the test file starts with | and is not a row
+        pd.read_csv(BytesIO(content), names=columns, skipinitialspace=True, comment="|")
         for content in contents
     ]
     table = pd.concat(parts, ignore_index=True)
     income = table.pop("income").str.rstrip(".")  # labels of the test file end with a dot
-    unknown = sorted(set(income.astype(str)) - set(TARGET_NAMES))
-    if unknown:
+    if unknown := sorted(set(income.astype(str)) - set(TARGET_NAMES)):
         raise ValueError(
             f"Adult's income must be one of {TARGET_NAMES}, found {unknown[:3]}. "
             "Take the files as UCI publishes them."

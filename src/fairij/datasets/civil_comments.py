@@ -88,14 +88,10 @@ def _locate(path: PathLike | None, data_home: PathLike | None, hub: str | None) 
         )
     if cached.is_file():
         return cached
-    if hub is not None:
-        return _from_hub(hub)
-    raise DatasetUnavailable(
-        f"{FILE_NAME} must be given as `path`, be at {cached}, or be in the `hub`. {PUBLISHED}"
-    )
-
-
-def _from_hub(repository: str) -> Path:
+    if hub is None:
+        raise DatasetUnavailable(
+            f"{FILE_NAME} must be given as `path`, be at {cached}, or be in the `hub`. {PUBLISHED}"
+        )
     try:
         from huggingface_hub import hf_hub_download
     except ImportError as error:
@@ -103,24 +99,22 @@ def _from_hub(repository: str) -> Path:
             "`hub` needs the package huggingface_hub: install fairij[transformers]."
         ) from error
     try:
-        return Path(hf_hub_download(repository, FILE_NAME, repo_type="dataset"))
+        return Path(hf_hub_download(hub, FILE_NAME, repo_type="dataset"))
     except Exception as error:  # its errors have no public base class
         raise DatasetUnavailable(
-            f"{FILE_NAME} could not be downloaded from {repository!r} on the hub: "
+            f"{FILE_NAME} could not be downloaded from {hub!r} on the hub: "
             f"{type(error).__name__}. Give a file as `path`."
         ) from error
 
 
 def _read(file: Path) -> pd.DataFrame:
     table = pd.read_csv(file, keep_default_na=False, low_memory=False)  # "null" is a real comment
-    missing = [c for c in REQUIRED if c not in table.columns]
-    if missing:
+    if missing := [c for c in REQUIRED if c not in table.columns]:
         raise ValueError(
             f"{file} must have the columns of WILDS' {FILE_NAME}, but lacks {missing}."
         )
     splits = ("train", "val", "test")
-    strange = sorted(set(table["split"]) - set(splits))
-    if strange:
+    if strange := sorted(set(table["split"]) - set(splits)):
         raise ValueError(f"`split` in {file} must be one of {splits}, found {strange[:3]}.")
     return table
 

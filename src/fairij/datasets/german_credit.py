@@ -63,8 +63,7 @@ def fetch_german_credit(
 
 def _read(contents: list[bytes]) -> pd.DataFrame:
     table = pd.read_csv(BytesIO(contents[0]), sep=" ", names=[*FEATURES, "risk"])
-    unknown = sorted(set(table["risk"]) - {1, 2})
-    if unknown:
+    if unknown := sorted(set(table["risk"]) - {1, 2}):
         raise ValueError(
             f"The last column of {FILE.name} must be 1 (good) or 2 (bad), found {unknown[:3]}. "
             "Take the file as UCI publishes it."

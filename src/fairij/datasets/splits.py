@@ -94,11 +94,9 @@ def encode(train: pd.DataFrame, *others: pd.DataFrame) -> Encoded:
     numerical = list(train.select_dtypes("number").columns)
     categorical = [c for c in train.columns if c not in numerical]
     for table in (train, *others):
-        missing = [c for c in train.columns if c not in table.columns]
-        if missing:
+        if missing := [c for c in train.columns if c not in table.columns]:
             raise ValueError(f"Every table must have the columns of `train`, one lacks {missing}.")
-        incomplete = [c for c in numerical if table[c].isna().any()]
-        if incomplete:
+        if incomplete := [c for c in numerical if table[c].isna().any()]:
             raise ValueError(
                 f"Numerical columns must have no missing values, found some in {incomplete}. "
                 "Fill them, or drop the rows."

@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from io import BytesIO
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from fairij.datasets._bunch import check_sensitive, make_bunch, origins
-from fairij.datasets._files import DataFile, PathLike, read_files
+from fairij.datasets._files import DataFile, FileOptions, read_files
 
 FILE = DataFile(
     folder="wikipedia_comments",
@@ -62,10 +63,7 @@ def fetch_wikipedia_comments(
     *,
     sensitive: str | Sequence[str] = "muslim",
     as_frame: bool = True,
-    data_home: PathLike | None = None,
-    path: PathLike | None = None,
-    download: bool = True,
-    verify: bool = True,
+    **files: Unpack[FileOptions],
 ) -> Bunch:
     """Load the comments with a split that depends only on their text.
 
@@ -74,8 +72,11 @@ def fetch_wikipedia_comments(
     sensitive : str or list of str, default="muslim"
         Names in `IDENTITY_TERMS`. `sensitive_features` is a Series of booleans for one name and a
         DataFrame for a list.
-    as_frame, data_home, path, download, verify
-        As for `fetch_adult`. `path` is the file ``clean_data.csv`` or its folder.
+    as_frame : bool, default=True
+        Whether to return pandas objects or numpy arrays.
+    **files : dict
+        `data_home`, `path`, `download` and `verify` of `fetch_adult`. `path` is the file
+        ``clean_data.csv`` or its folder.
 
     Returns
     -------
@@ -83,9 +84,9 @@ def fetch_wikipedia_comments(
         As from `fetch_adult`. `data` are the texts, and `split` is 'train', 'val' or 'test'.
     """
     names = check_sensitive(sensitive, IDENTITY_TERMS)
-    files = read_files((FILE,), data_home=data_home, path=path, download=download, verify=verify)
+    found = read_files((FILE,), **files)
     # "null" and "n/a" are real comments
-    table = pd.read_csv(BytesIO(files[FILE.name].content), keep_default_na=False)
+    table = pd.read_csv(BytesIO(found[FILE.name].content), keep_default_na=False)
     if list(table.columns) != ["is_offensive", "text"]:
         raise ValueError(
             f"{FILE.name} must have the columns is_offensive and text, found "
@@ -102,7 +103,7 @@ def fetch_wikipedia_comments(
         target_names=("not toxic", "toxic"),
         descr=DESCR,
         split=fixed_split(texts),
-        origins=origins(files),
+        origins=origins(found),
     )
 
 

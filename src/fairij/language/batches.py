@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fairij.data.checks import zeros_and_ones
-from fairij.data.rows import speaking_of, take_rows, to_tensors
+from fairij.data.rows import n_rows, speaking_of, take_rows, to_tensors
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import vector
 from fairij.language.texts import padded
@@ -51,11 +51,6 @@ def _holds_numbers(X: Any) -> bool:
     return isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.dtype.kind in "biufc")
 
 
-def count(rows: TextRows) -> int:
-    """The number of rows."""
-    return len(rows["input_ids"] if isinstance(rows, Mapping) else rows)
-
-
 def shuffled(
     rows: TextRows, batch_size: int, generator: torch.Generator, size: Tensor | None
 ) -> Iterator[tuple[TextRows, Tensor]]:
@@ -64,7 +59,7 @@ def shuffled(
     ``size`` are the lengths of rows of tokens. Rows of similar length share a batch, and tokens
     are cut to the longest row of the batch.
     """
-    order = torch.randperm(count(rows), generator=generator)
+    order = torch.randperm(n_rows(rows), generator=generator)
     if not isinstance(rows, Mapping) or size is None:
         order = order.to(rows.device)  # type: ignore[union-attr]
         for index in order.split(batch_size):
@@ -142,7 +137,7 @@ def given_part(
         if isinstance(rows, Tensor) and not rows.is_floating_point() and not looked_up:
             rows = rows.to(first.dtype)
         outputs = _outputs(module, rows)
-    truth = _labels(f"y{ending}", y, count(rows), outputs)
+    truth = _labels(f"y{ending}", y, n_rows(rows), outputs)
     codes = None
     if with_groups:
         if groups is None:
@@ -150,13 +145,13 @@ def given_part(
                 f"`groups{ending}` must be given with a `penalty`, got None: pass `groups` and "
                 "`groups_val`."
             )
-        codes = zeros_and_ones(f"groups{ending}", groups, count(rows))
+        codes = zeros_and_ones(f"groups{ending}", groups, n_rows(rows))
     return TrainingPart(rows, torch.as_tensor(truth, device=first.device).float(), codes)
 
 
 def _outputs(module: nn.Module, rows: TextRows) -> int:
     """The number of outputs of the model, found by running it on two rows."""
-    if count(rows) == 0:
+    if n_rows(rows) == 0:
         raise InvalidInputError("`X` must have at least one row, got none.")
     if isinstance(rows, dict):
         check_lengths("X", rows, module)
@@ -174,10 +169,10 @@ def _outputs(module: nn.Module, rows: TextRows) -> int:
             f"`X` must be rows that the model takes, but it raised: {error}. Give vectors as wide "
             "as its first layer, or rows from its own tokenizer."
         ) from error
-    if z.ndim not in (1, 2) or len(z) != count(few):
+    if z.ndim not in (1, 2) or len(z) != n_rows(few):
         raise InvalidInputError(
             "`model` must give one output, or one per class, for each row; got outputs of shape "
-            f"{tuple(z.shape)} for {count(few)} rows."
+            f"{tuple(z.shape)} for {n_rows(few)} rows."
         )
     return 1 if z.ndim == 1 else z.shape[1]
 

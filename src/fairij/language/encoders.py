@@ -151,9 +151,8 @@ class TextClassifier(nn.Module):
 def _padding(model: Any, tokenizer: Any) -> tuple[Any, Any]:
     """Model and tokenizer with a padding token; unchanged if the model has one."""
     config = getattr(model, "config", None)
-    if config is None or isinstance(model, TriggerTokens):  # it uses the mask
-        return model, tokenizer
-    if getattr(config, "pad_token_id", None) is not None:
+    has_one = config is None or getattr(config, "pad_token_id", None) is not None
+    if has_one or isinstance(model, TriggerTokens):  # it uses the mask
         return model, tokenizer
     tokenizer = with_padding_token(tokenizer)
     shared = {id(part): part for part in [*model.parameters(), *model.buffers()]}

@@ -11,16 +11,8 @@ from torch.nn import functional as F
 
 from fairij.baselines.in_processing import Draw, InProcessing, Sampler
 from fairij.data.checks import has_method
-from fairij.language.batches import (
-    InHalves,
-    TextRows,
-    TrainingPart,
-    count,
-    run,
-    run_all,
-    shuffled,
-    sizes,
-)
+from fairij.data.rows import n_rows
+from fairij.language.batches import InHalves, TextRows, TrainingPart, run, run_all, shuffled, sizes
 
 JUDGED = 4096  # number of validation rows for the penalty, the same rows in every epoch
 
@@ -69,7 +61,7 @@ class TextObjective:
         if self.method is not None:
             with torch.no_grad():
                 value += float(self._penalty(self.method, self._judged, self.validation.rows))
-        train = float(self._total) / count(self.train.rows)
+        train = float(self._total) / n_rows(self.train.rows)
         self.history.append({"train": train, "validation": value})
         return value
 
@@ -83,7 +75,7 @@ def _sampler(constraint: str, part: TrainingPart) -> Sampler:
     assert part.groups is not None  # `given_part` asks for them
     rows = part.rows
     if isinstance(rows, dict):
-        rows = torch.arange(count(rows), device=part.y.device)
+        rows = torch.arange(n_rows(rows), device=part.y.device)
     return Sampler.of_tensors(rows, part.y, part.groups, constraint, 2)
 
 

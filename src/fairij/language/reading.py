@@ -57,14 +57,11 @@ def most_harmful(
     scores = np.asarray(unwrapped(scores), dtype=np.float64)
     if scores.ndim != 1:
         raise InvalidInputError(f"`scores` must be a vector, got shape {scores.shape}.")
-    given = {"texts": texts, "labels": labels}
-    columns = {
-        name: one_column(name, unwrapped(column))
-        for name, column in given.items()
-        if column is not None
-    }
-    for name, column in columns.items():
-        check_rows(name, column, len(scores))
+    columns = {}
+    for name, column in (("texts", texts), ("labels", labels)):
+        if column is not None:
+            columns[name] = one_column(name, unwrapped(column))
+            check_rows(name, columns[name], len(scores))
     order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), kind="stable")
     rows = [int(row) for row in order[:top] if scores[row] > 0]
     table = pd.DataFrame({"row": rows, "influence": scores[rows]})
@@ -98,7 +95,7 @@ def over_represented(texts: Any, rows: Any, *, top: int = 30, at_least: int = 5)
     whole_number("top", top, 1)
     whole_number("at_least", at_least, 1)
     texts = texts_of("texts", texts)
-    rows = _row_numbers("rows", rows, len(texts))
+    rows = _row_numbers(rows, len(texts))
     everywhere: Counter[str] = Counter()
     inside: Counter[str] = Counter()
     chosen = set(rows.tolist())
@@ -120,23 +117,22 @@ def over_represented(texts: Any, rows: Any, *, top: int = 30, at_least: int = 5)
     return table.sort_values("z", ascending=False, kind="stable").head(top).reset_index(drop=True)
 
 
-def _row_numbers(name: str, values: Any, rows: int) -> NDArray[np.int64]:
+def _row_numbers(values: Any, rows: int) -> NDArray[np.int64]:
     """Row numbers, as given or from a mask of True and False."""
     array = np.asarray(unwrapped(values))
     if array.ndim == 1 and array.dtype.kind == "b":
-        check_rows(name, array, rows)
+        check_rows("rows", array, rows)
         array = np.flatnonzero(array)
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
         raise InvalidInputError(
-            f"`{name}` must be row numbers, or True or False for every row; got "
+            "`rows` must be row numbers, or True or False for every row; got "
             f"{array.dtype} of shape {array.shape}."
         )
     if len(array) == 0:
-        raise InvalidInputError(f"`{name}` must name at least one text, got none.")
-    bad = array[(array < 0) | (array >= rows)]
-    if len(bad):
+        raise InvalidInputError("`rows` must name at least one text, got none.")
+    if len(bad := array[(array < 0) | (array >= rows)]):
         raise InvalidInputError(
-            f"`{name}` must be from 0 to {rows - 1}, as there are {rows} texts; got {bad[0]}: give "
+            f"`rows` must be from 0 to {rows - 1}, as there are {rows} texts; got {bad[0]}: give "
             "the texts that the row numbers belong to."
         )
     return array.astype(np.int64)
@@ -173,13 +169,7 @@ def identity_rates(
         for when, predicted in said.items():
             table = confusion_counts(truth, predicted, mentioned, n_groups=2, n_classes=2)
             for code, group in ((1, "mentioned"), (0, "others")):
-                lines.append(
-                    {
-                        "identity": name,
-                        "group": group,
-                        "when": when,
-                        "rows": int(table[code].sum()),
-                        **{rate: values[code] for rate, values in rates_by_name(table).items()},
-                    }
-                )
+                facts = {"identity": name, "group": group, "when": when}
+                rates = {rate: values[code] for rate, values in rates_by_name(table).items()}
+                lines.append({**facts, "rows": int(table[code].sum()), **rates})
     return pd.DataFrame(lines)

@@ -56,25 +56,20 @@ def named_columns(source: Any) -> list[Any] | None:
 
 def one_column(name: str, source: Any) -> list[Any]:
     """The values of a list or column, or of the one text column of a table."""
-    names = named_columns(source)
-    if names is not None:
-        source = source[_text_column(name, source, names)]
+    if (names := named_columns(source)) is not None:
+        texts = [TEXT]
+        if TEXT not in names:
+            texts = [c for c in names if isinstance(next(iter(source[c]), None), str)]
+        if len(texts) != 1:
+            raise InvalidInputError(
+                f"`{name}` must have one column with text, or a column called {TEXT!r}; found "
+                f"{texts} among the columns {names}: give the column itself."
+            )
+        source = source[texts[0]]
     if isinstance(source, (str, bytes)) or not hasattr(source, "__iter__"):
         found = "a single text" if isinstance(source, str) else type(source).__name__
         raise InvalidInputError(f"`{name}` must be a list or column of texts, got {found}.")
     return list(source)
-
-
-def _text_column(name: str, source: Any, names: list[Any]) -> Any:
-    if TEXT in names:
-        return TEXT
-    texts = [column for column in names if isinstance(next(iter(source[column]), None), str)]
-    if len(texts) != 1:
-        raise InvalidInputError(
-            f"`{name}` must have one column with text, or a column called {TEXT!r}; found "
-            f"{texts} among the columns {names}: give the column itself."
-        )
-    return texts[0]
 
 
 def texts_of(name: str, source: Any) -> list[str]:

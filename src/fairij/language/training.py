@@ -26,7 +26,6 @@ from fairij.storage.checksummed import UNREADABLE, read_sealed, write_sealed
 
 Optimiser = Literal["adamw", "sgd"]
 FORMAT = "fairij.training/1"
-MAY_DIFFER = "epochs"  # a finished training can be continued with more epochs
 
 
 @dataclass(frozen=True)
@@ -129,10 +128,10 @@ def train(
     optimiser = recipe.make([p for p in module.parameters() if p.requires_grad])
     kept, state = None, TrainingState()
     if checkpoint is not None:
-        facts = training_facts(model, recipe, seed, penalty, part, part_val)
+        facts = training_facts(model, recipe, seed, penalty, [part, part_val])
         kept = TrainingCheckpoint(Path(checkpoint), facts, module, optimiser, draws)
         state = kept.resume()
-    size, history = recipe.batch_size, state.history
+    size = recipe.batch_size
 
     def after_epoch(state: TrainingState) -> None:
         if kept is not None:
@@ -141,7 +140,7 @@ def train(
 
     train_epochs(
         module,
-        TextObjective(module, part, part_val, penalty, size, draws, seed, history),
+        TextObjective(module, part, part_val, penalty, size, draws, seed, state.history),
         optimiser,
         epochs=recipe.epochs,
         patience=recipe.patience,
@@ -159,19 +158,14 @@ def train(
 
 
 def training_facts(
-    model: nn.Module,
-    recipe: Any,
-    seed: int,
-    penalty: Any,
-    part: TrainingPart,
-    part_val: TrainingPart,
+    model: nn.Module, recipe: Any, seed: int, penalty: Any, parts: list[TrainingPart]
 ) -> dict[str, Any]:
     """All that a training depends on, with models and data as hashes."""
     trained = [name for name, p in model.named_parameters() if p.requires_grad]
     facts = {**asdict(recipe), "seed": seed, "penalty": _described(penalty)}
     facts["model"] = tensors_fingerprint(model.state_dict().items(), about=_described(model))[:32]
     facts["trained parameters"] = tensors_fingerprint([], about=repr(trained))[:32]
-    for prefix, given in (("", part), ("validation ", part_val)):
+    for prefix, given in zip(("", "validation "), parts, strict=True):
         data: dict[str, Any] = {"rows": given.rows, "labels": given.y}
         if given.groups is not None:
             data["groups"] = torch.as_tensor(given.groups)
@@ -223,8 +217,8 @@ class TrainingCheckpoint:
             header, tensors = read_sealed(self.file, FORMAT)
             found, numbers = json.loads(header["facts"]), json.loads(header["now"])
             names = sorted(found.keys() | self.facts.keys())
-            other = [n for n in names if found.get(n) != self.facts.get(n) and n != MAY_DIFFER]
-            if other:
+            names.remove("epochs")  # a finished training can be continued with more
+            if other := [n for n in names if found.get(n) != self.facts.get(n)]:
                 raise CheckpointError(
                     f"`checkpoint` {self.file} must come from the same training; it differs in "
                     f"{', '.join(other)}. Give another file, or remove this one."

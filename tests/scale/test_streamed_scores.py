@@ -97,7 +97,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
 def test_the_highest_of_a_stream(parts: list[list[int]], k: int) -> None:
     top, place = TopRows(k), 0
     for part in parts:
-        top.add(np.array(part, float), place)
+        top.add(np.array(part, float), np.arange(place, place + len(part)))
         place += len(part)
     scores: Any = np.array([score for part in parts for score in part], float)
     expected = np.argsort(-scores, kind="stable")[:k]

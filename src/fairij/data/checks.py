@@ -190,12 +190,9 @@ def data_of(
     train: tuple[Any, ...],
     validation: tuple[Any, ...],
     split: Split,
-    column: Callable[[Any, Any], Any],
+    column: Callable[[Any, Any], Any],  # of X and values: the values of all rows of X
 ) -> Data:
-    """Check what the user gave: (X, y, weights, groups) and (X, y, groups) of validation rows.
-
-    ``column(X, values)`` gives the values of all rows of ``X``.
-    """
+    """Check what the user gave: (X, y, weights, groups) and (X, y, groups) of validation rows."""
     (X, *columns), (X_val, *columns_val) = train, validation
     y, weight, groups = (column(X, values) for values in columns)
     y_val, groups_val = (column(X_val, values) for values in columns_val)

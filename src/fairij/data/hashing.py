@@ -118,10 +118,7 @@ def rows_fingerprint(X: Any) -> str:
 
 
 def in_background(work: Callable[[], str], X: Any) -> Callable[[], str]:
-    """Start to hash the rows ``X`` in a thread; call what is returned to wait for the hash.
-
-    The work is left until that call if ``X`` is a `Source` or there are several processes.
-    """
+    """Start to hash the rows ``X`` in a thread if they are in memory; call the result to wait."""
     if processes() > 1 or any(isinstance(part, Source) for part in parts_of(X).values()):
         return work
     thread = ThreadPoolExecutor(1)

@@ -62,10 +62,7 @@ def by_blocks(function: Callable[[slice], Tensor], like: Tensor) -> Tensor:
 
 
 def joined(parts: Iterator[Tensor], rows: int, *, in_file: bool = False) -> Tensor:
-    """The parts one after the other; each is copied and freed before the next is made.
-
-    A list of small results would fragment the heap: it would grow by a whole batch per result.
-    """
+    """The parts one after the other; each is freed before the next: a list would fill the heap."""
     first = next(parts)
     whole = new_rows(first, rows, in_file=in_file)
     whole[: len(first)] = first

@@ -113,14 +113,12 @@ class Labelled:
         return np.stack([self.counts(weight * often) for often in times])
 
     def rate_intervals(self, confidence: float = 0.95) -> dict[str, Array]:
-        """``value, low, high`` of each group, ``(3, G)``, for every audited rate and class.
-
-        By Kish's formula a weighted rate is worth ``(sum w)^2 / sum w^2`` rows.
-        """
+        """``value, low, high`` of each group, ``(3, G)``, for every audited rate and class."""
         table, found = self.table, dict[str, Array]()
         squares = table if self.sample_weight is None else self.counts(self.sample_weight**2)
         for rate in AUDITED_RATES:
             values = rate.of_groups(table)  # (G, K)
+            # Kish: a weighted rate is worth (sum w)^2 / sum w^2 rows
             size = ratio_of(rate.rows(table) ** 2, rate.rows(squares), empty=0)
             ends = np.stack([values, *wilson(values, size, confidence)])  # (3, G, K)
             found |= rate.by_class(ends, self.classes)
@@ -255,10 +253,7 @@ def bootstrap(
 
 
 def wilson(rate: Array, size: Array, confidence: float) -> tuple[Array, Array]:
-    """Wilson's interval for a share of ``size`` rows; 0 to 1 without rows.
-
-    Unlike a bootstrap interval it does not shrink to a point if all or none were selected.
-    """
+    """Wilson's interval for a share of ``size`` rows; not a point if all or none were selected."""
     z = float(norm.ppf((1 + confidence) / 2))
     whole = size + z**2
     middle = (rate * size + z**2 / 2) / whole

@@ -106,10 +106,7 @@ class Constraint:
         *,
         hard: bool = False,
     ) -> list[Graded]:
-        """Each part of the gap with its gradient ``dM/dz``; one entry if it has no parts.
-
-        With ``hard`` the values are of thresholded predictions, the gradients of soft scores.
-        """
+        """Each part of the gap with its gradient ``dM/dz``; ``hard`` values if asked for."""
         z = z.detach().clone().requires_grad_()
         codes = torch.as_tensor(groups.codes, device=z.device)
         with torch.enable_grad():
@@ -123,10 +120,7 @@ class Constraint:
     def group_gradients(
         self, z: Tensor, y: Tensor, groups: Groups, loss: ScoringLoss, temperature: float
     ) -> list[Graded]:
-        """As `part_gradients`; with several groups, of the largest group with each other one.
-
-        The max-min gap involves only two groups; closing each gap to the largest closes all.
-        """
+        """As `part_gradients`; with several groups, of the largest group with each other one."""
         if len(groups.names) <= 2 or not self.pairwise:
             return self.part_gradients(z, y, groups, loss, temperature)
         largest, found = int(groups.sizes.argmax()), []
@@ -143,10 +137,7 @@ class Constraint:
     def gap(
         self, z: Tensor, y: Tensor, groups: Groups, table: NDArray[np.float64] | None
     ) -> NDArray[np.float64]:
-        """The gap of hard predictions, one value for each leading entry of ``z (K, N, ...)``.
-
-        ``table`` holds their confusion counts, ``(K, G, C, C)``, in classification.
-        """
+        """The hard gaps ``(K,)`` of ``z (K, N, ...)``, or of their counts ``(K, G, C, C)``."""
         if self.metric is None:
             codes = torch.as_tensor(groups.codes, device=z.device)
             return np.array([float(self._scalar(self.surrogate(row, y, codes))) for row in z])
@@ -188,11 +179,7 @@ def smooth_gap(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
 
 
 def smooth_parts(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
-    """``max_g E[score | g] - min_g E[score | g]`` of each rate and each class, ``(P,)``.
-
-    ``scores`` are ``sigmoid(T z)`` or ``softmax(T z)``; in regression ``z`` itself. A temperature
-    ``T`` above 1 brings the mean score closer to the thresholded rate.
-    """
+    """``max_g E[score | g] - min_g E[score | g]`` of each rate and each class, ``(P,)``."""
     found = []
     for rate in gap.rates:
         columns = _columns(rate, scores, y)
@@ -248,15 +235,12 @@ def get_constraint(constraint: str | Constraint | Gap | Surrogate | Any) -> Cons
 
 def check_sizes(
     constraint: Constraint,
-    y: NDArray[Any],
-    classes: NDArray[Any],
+    y: NDArray[Any],  # positions in `classes`; in regression numbers
+    classes: NDArray[Any],  # (C,); in regression (0,)
     groups: Groups,
     target: float | None = None,
 ) -> list[Notice]:
-    """Raise if a group has too few rows for its rates; note if few, or too few for a target gap.
-
-    ``y`` are positions in ``classes (C,)``; in regression they are numbers and C is 0.
-    """
+    """Raise if a group has too few rows for its rates; note if few, or too few for a target gap."""
     if constraint.takes_outputs:
         return []  # a user's own function decides for itself
     if constraint.is_classification != (len(classes) > 0):

@@ -281,11 +281,7 @@ class Gap:
 
 
 def _folded(parts: list[Array], agg: Aggregate, *, ratio: bool = False) -> Array:
-    """Fold differences (or ratios) of all rates and classes: the worst, the mean or the sum.
-
-    Undefined ratios are left out; the result is NaN only if none is defined. There fairlearn's
-    worst case depends on the order of its two rates.
-    """
+    """Fold differences (or ratios) of all rates and classes; undefined ones are left out."""
     together = np.concatenate(parts, axis=-1)
     if agg == "worst_case":
         return np.fmin.reduce(together, -1) if ratio else np.fmax.reduce(together, -1)
@@ -298,13 +294,10 @@ def _folded(parts: list[Array], agg: Aggregate, *, ratio: bool = False) -> Array
 
 
 def _spread(rate: Rate, counts: Array, method: Method, ratio: bool) -> Array:
-    """The largest difference (or smallest ratio) of a rate between groups, ``(..., K)``.
-
-    fmin and fmax pass over the NaN of groups without rows; min and max would not.
-    """
+    """The largest difference (or smallest ratio) of a rate between groups, ``(..., K)``."""
     if method not in get_args(Method):
         raise InvalidInputError(f"`method` must be one of {get_args(Method)}, got {method!r}.")
-    rates = rate.of_groups(counts)
+    rates = rate.of_groups(counts)  # NaN for groups without rows, which fmin and fmax pass over
     if method == "between_groups":
         low, high = (end.reduce(rates, -2, keepdims=True) for end in (np.fmin, np.fmax))
     else:

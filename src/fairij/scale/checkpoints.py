@@ -35,10 +35,7 @@ LARGEST_FACTS = 2**20
 
 
 def facts_of(model: Editable, settings: Mapping[str, Any]) -> dict[str, str]:
-    """What every run depends on, by name, besides its rows.
-
-    Checkpoints keep these texts, so their form must not change.
-    """
+    """What every run depends on, by name, besides its rows; checkpoints keep these texts."""
     return {
         "model": model.frame_fingerprint()[:16],
         "parameters": tensor_fingerprint(model.theta),
@@ -50,10 +47,7 @@ def facts_of(model: Editable, settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Journal:
-    """The results of a run's passes so far, in a folder of this process.
-
-    The name of a file says which passes it should hold: the first and the last.
-    """
+    """A run's passes so far, in a folder of this process; files are named by first and last."""
 
     def __init__(self, folder: Path, records: list[tuple[int, int, Path]], done: int) -> None:
         self._folder, self._records, self._done = folder, records, done
@@ -64,10 +58,7 @@ class Journal:
 
     @classmethod
     def open(cls, folder: Any, facts: Mapping[str, str], *, alone: bool = False) -> Journal:
-        """Begin a journal, or resume the one in the folder if it has the same facts.
-
-        All processes resume from the same pass, unless each makes passes of its own (``alone``).
-        """
+        """Begin a journal, or resume one with the same facts; ``alone`` if passes are its own."""
         path = os.fspath(folder) if isinstance(folder, os.PathLike) else folder
         if not isinstance(path, str) or not path or "\0" in path:
             raise InvalidInputError(
@@ -93,10 +84,7 @@ class Journal:
         return cls(place, records, done if alone else min(values_of_all(done)))
 
     def recalled(self, name: str, given: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
-        """The result of the next pass: read from the journal, or made now and recorded.
-
-        ``name`` and ``given`` identify the pass. The journal must have the same at this place.
-        """
+        """The next pass, which ``name`` and ``given`` identify: read, or made and recorded."""
         number, self._next = self._next, self._next + 1
         key = name if given is None else f"{name} {tensor_fingerprint(given, digits=64)}"
         if number < self._done:

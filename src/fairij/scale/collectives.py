@@ -41,11 +41,7 @@ def fail_together(work: Callable[[], T]) -> T:
 
 @dataclass
 class _Run:
-    """Work that all processes do together, and the error that ended it.
-
-    Code in between may reword an error or ignore it. The run is over all the same: the other
-    processes no longer take part in its exchanges.
-    """
+    """Work that all processes do together. An error ends it, even if code in between ignores it."""
 
     ended_by: Exception | None = None
     depth: int = 0
@@ -105,11 +101,7 @@ def done_by_all(work: Callable[[], T]) -> T:
 
 
 def collected(work: Callable[[], T], *, step: str = "") -> list[T]:
-    """The results of all processes, on every process.
-
-    ``step`` names what this process is doing, so that an error can name processes that are doing
-    something else.
-    """
+    """The results of all processes, on every process; raises unless all are at the same step."""
     value = done_by_all(work)
     results: list[Any] = [None] * dist.get_world_size()
     with _connected():

@@ -55,15 +55,12 @@ class Recorded(Generic[T]):
 
 
 class JournaledEvaluator(Recorded[Evaluator]):
-    """An `Evaluator` that records every pass.
-
-    An evaluator that estimates learns from the edits that the model has run. If such runs are found
-    in the journal, they are repeated when the evaluator is needed, so that it knows the same.
-    """
+    """An `Evaluator` that records every pass."""
 
     @cached_property
     def _missed(self) -> list[Callable[[Evaluator], Tensor]]:
-        return []  # runs found in the journal
+        # runs found in the journal: an evaluator that estimates must learn from them before others
+        return []
 
     @property
     def estimates(self) -> bool:

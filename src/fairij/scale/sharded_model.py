@@ -45,11 +45,9 @@ class ShardedEditable(Delegating):
 
 
 class ShardedLinearization:
-    """``J r`` and ``J^T u`` of the rows of all processes; ``local`` has those of this process.
+    """``J r`` and ``J^T u`` of the rows of all processes; ``local`` has those of this process."""
 
-    ``counts`` are the numbers of rows of each process. ``place`` is the place, among all rows, of
-    each row when taken process by process; None if the rows are in that order.
-    """
+    # `place` has the place among all rows of each row, process by process; None if in that order
 
     def __init__(
         self, local: Linearization, counts: list[int], theta: Tensor, place: Tensor | None = None

@@ -55,9 +55,8 @@ def _leave() -> None:
 def _meeting_place() -> dict[str, Any]:
     """Where the processes of one attempt of `torchrun` find each other.
 
-    The store of `torchrun` survives a restart and keeps addresses of processes that have ended. A
-    process that reads those would wait forever, so each attempt has its own prefix. Several
-    machines count their restarts separately, so they use torch's own way.
+    Its store keeps addresses of ended processes after a restart, so each attempt has a prefix.
+    Several machines count their restarts separately, so they use torch's own way.
     """
     given = os.environ
     if given.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or given.get("GROUP_WORLD_SIZE") != "1":

@@ -300,7 +300,7 @@ def test_feature_names_are_taken_where_given(tmp_path: Path) -> None:
         ({"y": [1, 2]}, "`y` must have one"),
         ({"y_test": None}, "pass `X_test`, `y_test`.*got no `y_test`"),
         ({"y_test": np.full(240, 7)}, r"`y_test` must hold the labels that the model knows.*\[7\]"),
-        ({"X_test": np.zeros((240, 9))}, "X has 9 features, but FairIJ is expecting 4 features"),
+        ({"X_test": np.zeros((240, 9))}, "`X_test` must have the columns of the training rows"),
         ({"sensitive_features_test": ["a"]}, "`sensitive_features_test` must have one row"),
         ({"sensitive_features": ["a"]}, "`sensitive_features` must have one row"),
         ({"feature_names": ["a"]}, "`feature_names` must name the 4 columns"),

@@ -78,12 +78,9 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_clone__(self) -> Any:
         """A new object with the same settings; the fitted model stays fitted."""
-        clone = type(self)(
-            **{
-                name: value if name == "estimator" else copy.copy(value)
-                for name, value in self.get_params(deep=False).items()
-            }
-        )
+        settings = self.get_params(deep=False)
+        copied = {name: copy.copy(value) for name, value in settings.items() if name != "estimator"}
+        clone = type(self)(estimator=self.estimator, **copied)
         if hasattr(self, "_metadata_request"):  # what set_fit_request asked for
             clone._metadata_request = copy.deepcopy(self._metadata_request)
         return clone
@@ -91,7 +88,9 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         loss = LOSSES.get(self.loss) if isinstance(self.loss, str) else self.loss
-        if _is_regressor(self.estimator) if loss is None else not loss.is_classification:
+        tagged = hasattr(self.estimator, "__sklearn_tags__")
+        regression = tagged and is_regressor(self.estimator)
+        if regression if loss is None else not loss.is_classification:
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
         else:
             tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
@@ -111,7 +110,8 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if len(expected.width) == len(found.width) == 1 and expected.width != found.width:
             raise InvalidInputError(
                 f"X has {found.width[0]} features, but {type(self).__name__} is expecting "
-                f"{expected.width[0]} features as input: prepare both tables in the same way."
+                f"{expected.width[0]} features as input: `X` must have the columns of the training "
+                "rows, prepared in the same way."
             )
         expected.check("X", X)
 
@@ -124,7 +124,3 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         editable = self._edited_for(X)
         check_runs("X", editable, X)
         return editable.outputs(X)
-
-
-def _is_regressor(estimator: Any) -> bool:
-    return hasattr(estimator, "__sklearn_tags__") and is_regressor(estimator)

@@ -83,7 +83,7 @@ def test_columns_and_labels_are_checked(coverage_table: pd.DataFrame, tmp_path: 
     coverage_table.assign(PUBCOV=2).to_parquet(path)
     with pytest.raises(ValueError, match="PUBCOV must be 0 or 1"):
         fetch(path=path)
-    with pytest.raises(DatasetUnavailable, match="must lead to a parquet file"):
+    with pytest.raises(DatasetUnavailable, match="must be a parquet file, found none"):
         fetch(path=tmp_path / "absent.parquet")
 
 

@@ -1,7 +1,6 @@
 """What all baselines share: frozen settings with ``fit(model, train, validation) -> Predictor``.
 
-Labels are 0 and 1, groups are codes 0 ... G-1, as in `fairij.datasets.Split`. A baseline never
-changes the given model. Class attributes say what a baseline needs and does.
+Labels are 0 and 1, groups are codes 0 ... G-1, as in `fairij.datasets.Split`.
 """
 
 from __future__ import annotations

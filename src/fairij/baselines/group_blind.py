@@ -63,7 +63,7 @@ class GroupModel:
 
 @dataclass(frozen=True)
 class GroupBlind(Baseline):
-    """What both methods share.
+    """What both methods share. They learn groups from training rows and need none at test time.
 
     Parameters
     ----------
@@ -115,14 +115,11 @@ class LinearPost(GroupBlind):
     psi are the multipliers of a linear program. Its variables pi are the probabilities of label 1
     on the validation rows. It minimises the expected error ``mean((1 - 2 p) pi)`` subject to
     ``|mean(w_kg pi) - q_k| <= tolerance / 2``, with ``w_kg(x) = P(s=g, y=k|x) / P(s=g, y=k)``.
-    So every gap of selection rates (for parity) or of rates given the true label is at most the
-    tolerance.
+    So every gap of rates is at most the tolerance.
 
     Labels and groups of the validation rows are not used. The model gives ``P(y|x)``, and a
-    classifier learnt from training rows gives ``P(s|x)`` or ``P(s|x, y)``. No group is needed at
-    test time. Bounds on label 0 follow from those on label 1. The authors' code breaks ties by
-    random noise; this rule is deterministic.
-    The parameters are those of `GroupBlind`.
+    classifier learnt from training rows gives ``P(s|x)`` or ``P(s|x, y)``. The authors' code
+    breaks ties by random noise; this rule is deterministic. Parameters: see `GroupBlind`.
     """
 
     name: ClassVar[str] = "linear_post"
@@ -176,9 +173,7 @@ class FST(GroupBlind):
     With multipliers lambda, ``mu(x) = sum lambda_kg (P(s=g, y=k|x) / P(s=g, y=k) - P(y=k|x) /
     P(y=k))``, and f solves ``-r/f + (1-r)/(1-f) + mu = 0`` in closed form. The dual has one
     variable per constraint and is solved by L-BFGS (the authors use ADMM on the same dual).
-    A classifier learnt from training rows gives the group's probabilities, so no group is needed
-    at test time. The label is 1 where f is above one half.
-    The parameters are those of `GroupBlind`.
+    The label is 1 where f is above one half. Parameters: see `GroupBlind`.
     """
 
     recalibrate: bool = True

@@ -52,12 +52,10 @@ class Recipe:
         Adam's step size.
     checkpoint : {"accuracy", "objective", "last"}, default="accuracy"
         Which epoch to keep: the best accuracy on validation rows, the lowest loss plus penalty
-        there, or the last one. Accuracy can favour early epochs, before the penalty has had an
-        effect, most of all when fine-tuning.
+        there, or the last one. Accuracy can favour early epochs, where the penalty has no effect.
     balanced_loss : bool, default=False
         Take the loss on the balanced draw too, in place of the ordinary batch, as the code of
-        Chuang & Mroueh does. This changes the shares of groups that the network is trained for
-        (and, for equalized odds, of labels).
+        Chuang & Mroueh does. This changes the shares of groups (and, for odds, of labels).
     """
 
     start: Start = "scratch"
@@ -116,10 +114,7 @@ class Sampler:
         return cls(X, y, [[torch.as_tensor(c, device=y.device) for c in k] for k in cells])
 
     def draw(self, rows: int | None, generator: torch.Generator) -> Draw:
-        """About ``rows`` rows, the same number from every cell, with replacement; all for None.
-
-        A small group's mean is then no noisier than a large group's.
-        """
+        """About ``rows`` rows, the same number from every cell, with replacement; all for None."""
         drawn = self.cells
         if rows is not None:
             shape = (max(rows // sum(map(len, drawn)), 2),)

@@ -147,13 +147,9 @@ class OperatingPoints:
 class RelaxedThresholds(GroupThresholds):
     """The randomised thresholds per group with the least validation error within a gap.
 
-    By a linear program (Cruz & Hardt 2024).
-
-    Every point under a group's ROC hull is a mixture of the hull's corners. With one weight per
-    corner, the error, the rates and their gaps are linear, so the optimum is exact. No
-    post-processing with known groups can do better on these rows. "equalized_odds" bounds the sum
-    of the gaps of true and false positive rates. "equalized_odds_worst_case" bounds the larger
-    one, as Cruz & Hardt do.
+    By a linear program (Cruz & Hardt 2024), so no post-processing with known groups can do better
+    on these rows. "equalized_odds" bounds the sum of the gaps of true and false positive rates.
+    "equalized_odds_worst_case" bounds the larger one, as Cruz & Hardt do.
 
     Parameters
     ----------
@@ -198,7 +194,8 @@ class RelaxedThresholds(GroupThresholds):
 def best_mixtures(groups: list[OperatingPoints], constraint: str, tolerance: float) -> list[Array]:
     """Weights of each group's corners, by a linear program.
 
-    Variables are all weights w and, for each kind of rate, its lowest and highest value. Minimise
+    Every point under a group's ROC hull is a mixture of its corners, so all is linear in their
+    weights w. Other variables are the lowest and highest value of each kind of rate. Minimise
     ``error . w`` subject to ``low <= rate_g . w_g <= high`` and a bound on ``high - low`` (or on
     their sum). Weights are not negative and sum to one in each group.
     """

@@ -20,12 +20,11 @@ CATEGORICAL = (
     *("DEAR", "DEYE", "DREM", "ESR", "ST", "FER", "RAC1P"),
 )
 TARGET = "PUBCOV"
-_NAMES = (
-    *("White", "Black", "American Indian", "Alaska Native"),
-    *("American Indian or Alaska Native, tribe not specified",),
-    *("Asian", "Pacific Islander", "Other", "Two or more"),
-)
-RACES = dict(enumerate(_NAMES, start=1))
+RACES = {
+    **{1: "White", 2: "Black", 3: "American Indian", 4: "Alaska Native"},
+    **{5: "American Indian or Alaska Native, tribe not specified"},
+    **{6: "Asian", 7: "Pacific Islander", 8: "Other", 9: "Two or more"},
+}
 FIRST_CODE = {"census": 1, "zero-based": 0}  # the lowest code of RAC1P in each convention
 FIRST_YEAR = 2014
 HORIZON = "1-Year"
@@ -60,6 +59,8 @@ def fetch_acs_public_coverage(
 ) -> Bunch:
     """Load ACSPublicCoverage with folktables, or from parquet files with the same columns.
 
+    Other parameters and the returned `Bunch` are those of `fetch_adult`.
+
     Parameters
     ----------
     year : int, default=2014
@@ -76,10 +77,6 @@ def fetch_acs_public_coverage(
         The result always has the census codes.
     sha256 : mapping of str to str, optional
         Required hashes by file name, of files at `path` or of folktables' csv file.
-
-    Notes
-    -----
-    The other parameters and the returned `Bunch` are those of `fetch_adult`.
     """
     if path is None:
         table, files = _from_folktables(year, state, get_data_home(data_home), download)
@@ -143,14 +140,12 @@ def _read_parquet(file: Path) -> pd.DataFrame:
     try:
         table = pd.read_parquet(file)
     except FileNotFoundError as error:
-        cause = f"`path` must lead to a parquet file, found none: {file}."
-        raise DatasetUnavailable(cause) from error
+        raise DatasetUnavailable(f"`path` must be a parquet file, found none: {file}.") from error
     except ImportError as error:
         cause = f"Parquet files need pyarrow: pip install 'fairij[datasets]'. {error}"
         raise ImportError(cause) from error
     optional = {"ST"}  # a file of one state may not have it
-    missing = sorted({TARGET, *NUMERICAL, *CATEGORICAL} - optional - set(table.columns))
-    if missing:
+    if missing := sorted({TARGET, *NUMERICAL, *CATEGORICAL} - optional - set(table.columns)):
         raise ValueError(
             f"{file.name} must have the columns of folktables' ACSPublicCoverage, but lacks "
             f"{missing}."

@@ -2,9 +2,8 @@
 
 ``z(theta)`` are the outputs, one row per data point. ``J = dz/dtheta`` at the fitted parameters.
 
-Three protocols state everything that the rest of fairij may ask of a model. Each has a class of
-defaults next to it for what a family need not offer. A family inherits the defaults and writes the
-rest; `fairij.models.contract.check_editable` says what is missing or wrong.
+Three protocols state everything that may be asked of a model. A family inherits the defaults of
+each and writes the rest; `fairij.models.contract.check_editable` says what is missing or wrong.
 """
 
 from __future__ import annotations
@@ -42,10 +41,7 @@ class Linearization(Protocol):
         """``z``, shape ``(N,)`` or ``(N, C)``."""
 
     def jvp(self, direction: Tensor) -> Tensor:
-        """``J r``, shaped like the outputs; ``direction`` is ``(D,)``.
-
-        Always a new tensor: the caller may overwrite it.
-        """
+        """``J r``, shaped like the outputs, always a new tensor; ``direction`` is ``(D,)``."""
 
     def vjp(self, weights: Tensor) -> Tensor:
         """``J^T u``, shape ``(D,)``; ``weights`` is shaped like the outputs."""
@@ -118,20 +114,14 @@ class Evaluator(Protocol):
     """The outputs of many edits of one model on one table of rows."""
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
-        """``z(theta + c d)`` for each scale c, shape ``(S, N)`` or ``(S, N, C)``.
-
-        A single scale is always exact.
-        """
+        """``z(theta + c d)`` for each scale c, ``(S, N)`` or ``(S, N, C)``; exact for one scale."""
 
     @property
     def estimates(self) -> bool:
         """Whether `along` only estimates several scales at once."""
 
     def confirm(self, direction: Tensor, scale: float, *, everywhere: bool) -> Tensor:
-        """One edit, run by the model, shape ``(1, N)`` or ``(1, N, C)``.
-
-        Without ``everywhere`` the model may run only on rows whose label is in doubt.
-        """
+        """One edit, run by the model on all rows, or if not ``everywhere`` on those in doubt."""
 
 
 class EvaluatorDefaults:
@@ -222,9 +212,8 @@ class EditableDefaults:
 
 
 class Delegating:
-    """An `Editable` that passes everything on to another one, on rows that it may prepare first.
+    """An `Editable` that passes everything on to another one, on rows that `prepare` may change.
 
-    A subclass overrides `prepare` to change the rows, or single members to answer them itself.
     `fairij.models.contract.check_wrapper` checks that nothing is lost.
     """
 

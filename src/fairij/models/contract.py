@@ -222,9 +222,6 @@ def _close(
     _require(off <= limit, f"{what}: off by {off:.2e}, more than {limit:.2e}")
 
 
-# --- wrappers -----------------------------------------------------------------------------------
-
-
 def check_wrapper(
     make: Callable[[Editable], Editable],
     rows: Callable[[NDArray[Any]], Any] = lambda X: X,

@@ -41,10 +41,7 @@ def encode_labels(
     loss: str | Loss,
     known: NDArray[Any] | None = None,
 ) -> Labels:
-    """Labels of training and validation rows for a model with these outputs.
-
-    ``known`` are the class labels in the order of the outputs, if the model tells them.
-    """
+    """Labels for a model with these outputs; ``known`` are its classes if the model tells them."""
     check_outputs("X", z)
     check_outputs("X_val", z_val)
     named = None if isinstance(loss, str) and loss == "auto" else get_loss(loss)
@@ -112,14 +109,13 @@ def reversed_labels(labels: Labels, z_val: Tensor) -> list[Notice]:
     if area >= REVERSED:
         return []
     low, high = labels.classes.tolist()
-    return [
-        Notice(
-            f"The model ranks {low!r} above {high!r} on the validation rows (area under the ROC "
-            f"curve {area:.2f}), but its output is taken to speak for {high!r}. Check the order of "
-            "the labels: if the model was trained the other way round, or on other columns, the "
-            "result is useless. Give labels as 0 and 1, and rows as in training."
-        )
-    ]
+    text = (
+        f"The model ranks {low!r} above {high!r} on the validation rows (area under the ROC "
+        f"curve {area:.2f}), but its output is taken to speak for {high!r}. Check the order of "
+        "the labels: if the model was trained the other way round, or on other columns, the "
+        "result is useless. Give labels as 0 and 1, and rows as in training."
+    )
+    return [Notice(text)]
 
 
 def _like_outputs(z: Tensor, values: NDArray[Any]) -> Tensor:
@@ -129,8 +125,7 @@ def _like_outputs(z: Tensor, values: NDArray[Any]) -> Tensor:
 
 def class_labels(y: NDArray[Any], z: Tensor) -> NDArray[Any]:
     """The class labels in the order of the model's outputs."""
-    chunks = range(0, len(y), ENCODED_AT_ONCE)
-    parts = [np.unique(y[start : start + ENCODED_AT_ONCE]) for start in chunks]
+    parts = [np.unique(y[i : i + ENCODED_AT_ONCE]) for i in range(0, len(y), ENCODED_AT_ONCE)]
     found = np.unique(np.concatenate(parts))
     fractions = found[found != found.round()] if found.dtype.kind == "f" else found[:0]
     if len(fractions):

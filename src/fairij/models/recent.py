@@ -8,25 +8,24 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-# One fit uses at most this many tables: training and validation rows, and both parts of each fold.
-TABLES = 12
 T = TypeVar("T")
 
 
 class Recent(Generic[T]):
     """The last few values, each made of one table and, if given, at one parameter vector.
 
-    A table is recognised by its identity, so it must not be changed in place.
+    A table is recognised by its identity, so it must not be changed in place. By default as many
+    are kept as one fit uses: training and validation rows, and both parts of each fold.
     """
 
-    def __init__(self, size: int = TABLES) -> None:
+    def __init__(self, size: int = 12) -> None:
         self._size = size
         self._entries: list[tuple[Any, Tensor | None, T]] = []  # the last used at the end
 
     def find(self, X: Any, at: Tensor | None = None) -> T | None:
         """The value made of these rows at this vector; None if it is not kept."""
         for place, (rows, vector, value) in enumerate(self._entries):
-            if rows is X and _same(vector, at):
+            if rows is X and (vector is None or at is None or torch.equal(vector, at)):
                 self._entries.append(self._entries.pop(place))
                 return value
         return None
@@ -40,9 +39,3 @@ class Recent(Generic[T]):
             value = make()
             self._entries.append((X, None if at is None else at.clone(), value))
         return value
-
-
-def _same(first: Tensor | None, second: Tensor | None) -> bool:
-    if first is None or second is None:
-        return first is second
-    return torch.equal(first, second)

@@ -36,10 +36,7 @@ def of_class(library: str, *names: str) -> Callable[[Any], bool]:
 
 
 def family(adapter: str, name: str = "", **classes: str) -> Family:
-    """A family by the names of its classes in each library, separated by commas.
-
-    ``adapter``, ``"module:function"`` below ``fairij.models``, is imported when it is needed.
-    """
+    """A family by its classes in each library; ``adapter`` is ``"module:function"``."""
     tests = [of_class(library, *names.split(", ")) for library, names in classes.items()]
     module, _, function = adapter.partition(":")
 
@@ -88,37 +85,25 @@ FAMILIES: list[Family] = [
     family("sklearn.pipeline:frozen", sklearn="FrozenEstimator"),
 ]
 
-_AFTERWARDS = (
-    "it changes the scores of a trained classifier; edit that classifier first, then wrap the "
-    "edited one, as in CalibratedClassifierCV(FrozenEstimator(fair.estimator_))"
-)
-_THRESHOLD = (
-    "it moves the threshold of a trained classifier; edit that classifier (its `estimator_`), then "
-    "choose the threshold of the edited one, as in "
-    "FixedThresholdClassifier(FrozenEstimator(fair.estimator_))"
-)
-_MANY_MODELS = (
-    "it consists of several models, each with its own loss; edit them one by one, or train a "
-    "multinomial LogisticRegression"
-)
-_AVERAGED = (
-    "it averages models that were fitted apart, each to its own sample, so it has no single "
-    "training loss; train a boosted ensemble instead, such as HistGradientBoostingClassifier"
-)
-_KINKS = "its L1 penalty has no derivative at zero coefficients; train Ridge instead"
-_NO_SCORE = "its loss gives no probabilities; train LogisticRegression instead"
-
-REFUSED: dict[str, str] = {  # class name -> the reason and the cure
-    "CalibratedClassifierCV": _AFTERWARDS,
-    **dict.fromkeys(("FixedThresholdClassifier", "TunedThresholdClassifierCV"), _THRESHOLD),
+REFUSED: dict[str, str] = {  # class names -> the reason and the cure
+    "CalibratedClassifierCV": "it changes the scores of a trained classifier; edit that classifier "
+    "first, then wrap the edited one, as in "
+    "CalibratedClassifierCV(FrozenEstimator(fair.estimator_))",
+    "FixedThresholdClassifier TunedThresholdClassifierCV": "it moves the threshold of a trained "
+    "classifier; edit that classifier (its `estimator_`), then choose the threshold of the edited "
+    "one, as in FixedThresholdClassifier(FrozenEstimator(fair.estimator_))",
     "TransformedTargetRegressor": "its predictions are transformed after they are made; edit its "
     "`regressor_` on the transformed target",
-    **dict.fromkeys(
-        ("OneVsRestClassifier", "OneVsOneClassifier", "MultiOutputClassifier"), _MANY_MODELS
-    ),
-    **dict.fromkeys(("BaseForest", "BaseBagging"), _AVERAGED),
-    **dict.fromkeys(("Lasso", "LassoCV", "ElasticNet", "ElasticNetCV"), _KINKS),
-    **dict.fromkeys(("LinearSVC", "RidgeClassifier", "RidgeClassifierCV"), _NO_SCORE),
+    "OneVsRestClassifier OneVsOneClassifier MultiOutputClassifier": "it consists of several "
+    "models, each with its own loss; edit them one by one, or train a multinomial "
+    "LogisticRegression",
+    "BaseForest BaseBagging": "it averages models that were fitted apart, each to its own sample, "
+    "so it has no single training loss; train a boosted ensemble instead, such as "
+    "HistGradientBoostingClassifier",
+    "Lasso LassoCV ElasticNet ElasticNetCV": "its L1 penalty has no derivative at zero "
+    "coefficients; train Ridge instead",
+    "LinearSVC RidgeClassifier RidgeClassifierCV": "its loss gives no probabilities; train "
+    "LogisticRegression instead",
 }
 
 
@@ -131,11 +116,6 @@ def adapt(model: Any, **options: Any) -> Editable:
         A fitted model of a family in `FAMILIES`, or an object with every member of `Editable`.
     **options
         Settings of the family, such as ``parameters``, ``batch_size`` and ``memory_limit``.
-
-    Returns
-    -------
-    Editable
-        The model, seen through the parameters that may be edited.
     """
     for known in FAMILIES:
         if known.recognises(model):
@@ -143,11 +123,10 @@ def adapt(model: Any, **options: Any) -> Editable:
     missing = [name for name in members(Editable) if not hasattr(model, name)]
     if not missing:
         return cast(Editable, model)
-    for kind in type(model).__mro__:
-        if kind.__name__ in REFUSED:
-            raise InvalidInputError(
-                f"A {type(model).__name__} cannot be edited: {REFUSED[kind.__name__]}."
-            )
+    kinds = {kind.__name__ for kind in type(model).__mro__}
+    for names, reason in REFUSED.items():
+        if not kinds.isdisjoint(names.split()):
+            raise InvalidInputError(f"A {type(model).__name__} cannot be edited: {reason}.")
     own = [name for name in members(Editable) if not hasattr(EditableDefaults, name)]
     if not set(own) <= set(missing):
         raise InvalidInputError(

@@ -16,7 +16,7 @@ from fairij.data.rows import Columns
 from fairij.models.base import HELD_BACK, Held
 
 
-def early_stopping_caveats(estimator: Any) -> tuple[str, ...]:
+def caveats_of(estimator: Any) -> tuple[str, ...]:
     """A warning if early stopping kept rows out of training; the solver lbfgs never does."""
     stops = getattr(estimator, "early_stopping", False)
     return (HELD_BACK,) if stops and getattr(estimator, "solver", None) != "lbfgs" else ()
@@ -43,10 +43,9 @@ def class_weighted(
     *,
     balance_weights: bool = True,
 ) -> Tensor | None:
-    """Sample weights times the class weights that an estimator was trained with.
+    """Sample weights times an estimator's class weights; ``y`` holds class indices.
 
-    ``y`` holds class indices. "balanced" means ``n / (C n_c)``; with ``balance_weights`` the counts
-    are sums of sample weights. Dropping a row does not change the weights of the others.
+    "balanced" is ``n / (C n_c)``; with ``balance_weights`` the counts are sums of sample weights.
     """
     if class_weight is None:
         return weight
@@ -74,11 +73,7 @@ def split_off(
     seed: Any,
     stratify: bool,
 ) -> Held:
-    """The rows that early stopping kept out of training, drawn as scikit-learn's ensembles do.
-
-    ``is_trained`` says whether the model may have been trained on that many rows. It shows whether
-    rows were kept out, and whether the rows with labels ``y`` are those of the training.
-    """
+    """The rows kept out by early stopping, if ``is_trained`` accepts the number of the others."""
     if is_trained(len(y)):
         return None
     if fraction is None or not isinstance(seed, Integral):

@@ -29,12 +29,7 @@ from fairij.data.rows import to_tensors
 from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
 from fairij.models.constant import ConstantLinearization, FeatureJacobian
-from fairij.models.sklearn.estimators import (
-    check_columns,
-    class_weighted,
-    early_stopping_caveats,
-    usual_loss,
-)
+from fairij.models.sklearn.estimators import caveats_of, check_columns, class_weighted, usual_loss
 
 
 class LinearEditable(EditableDefaults):
@@ -55,7 +50,7 @@ class LinearEditable(EditableDefaults):
         self.theta = torch.cat([torch.tensor(piece).reshape(-1) for piece in pieces])
         self.classes = getattr(estimator, "classes_", None)
         self.loss_name = usual_loss(self.classes, self._n_outputs)
-        self.caveats = early_stopping_caveats(estimator)
+        self.caveats = caveats_of(estimator)
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         given, balance = getattr(self._estimator, "class_weight", None), self._kind.balance_weights
@@ -99,8 +94,7 @@ class LinearEditable(EditableDefaults):
         if issparse(X):
             rows = _sparse_rows(X, self.theta.numpy().dtype)
         else:
-            rows = to_tensors(X, dtype=self.theta.dtype, device=self.theta.device)
-            rows = rows.to(self.theta.dtype)
+            rows = to_tensors(X, dtype=self.theta.dtype, device=self.theta.device).to(self.theta)
         if rows.ndim != 2 or rows.shape[1] != self._coef.shape[-1]:
             raise InvalidInputError(
                 f"`X` must have the {self._coef.shape[-1]} columns that the model was trained on; "

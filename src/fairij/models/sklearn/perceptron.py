@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fairij.data.hashing import state_fingerprint
 from fairij.errors import InvalidInputError
 from fairij.models.base import Delegating
-from fairij.models.sklearn.estimators import check_columns, early_stopping_caveats, usual_loss
+from fairij.models.sklearn.estimators import caveats_of, check_columns, usual_loss
 from fairij.models.torch.batches import flatten
 from fairij.models.torch.module import TorchEditable
 
@@ -44,7 +44,7 @@ class PerceptronEditable(Delegating):
         super().__init__(self._torch)
         self.classes = getattr(estimator, "classes_", None)
         self.loss_name = usual_loss(self.classes, estimator.n_outputs_)
-        self.caveats = early_stopping_caveats(estimator)
+        self.caveats = caveats_of(estimator)
 
     def prepare(self, X: Any) -> Any:
         check_columns(self._estimator, X)

@@ -26,9 +26,7 @@ def load_transformers() -> Any:
         known = checks._is_package_available
 
         def is_available(name: str, *args: Any, **options: Any) -> Any:
-            if name != "torchvision":
-                return known(name, *args, **options)
-            return False, "N/A"
+            return (False, "N/A") if name == "torchvision" else known(name, *args, **options)
 
         checks._is_package_available = is_available
         for check in (checks.is_torchvision_available, checks.is_torchvision_v2_available):

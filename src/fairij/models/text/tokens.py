@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,25 +23,12 @@ UNLIMITED = 2**30  # a tokenizer without a limit reports a larger number
 OTHERWISE = 512  # the longest text, if neither tokenizer nor model says
 
 
-@runtime_checkable
-class TakesTexts(Protocol):
-    """A model with its own tokenizer, such as `fairij.language.TextClassifier`."""
-
-    @property
-    def model(self) -> Any:
-        """The classifier itself."""
-
-    def tokenise(self, texts: list[str]) -> Mapping[str, Any]:
-        """Texts as columns of tokens."""
-
-
 def token_rows(
     X: Any, *, device: torch.device, pad: int | None = 0, tokenise: Tokenise | None = None
 ) -> Tokens:
     """``X`` as padded tensors: a mapping, frame or dataset with `input_ids`, or texts.
 
-    ``pad`` is the id of padding for a table without a mask; None if no id means padding. Lists of
-    different lengths without a mask are assumed to have no padding.
+    ``pad`` is the id of padding for a table without a mask; None if no id means padding.
     """
     columns = _columns(X)
     if columns is None:
@@ -69,7 +56,7 @@ def token_rows(
 
 
 def _mask(rows: Any, ids: Tensor, pad: int | None) -> Tensor:
-    """Which tokens are not padding, if no mask is given."""
+    """Which tokens are not padding; lists of different lengths are assumed to have none."""
     if not isinstance(rows, Tensor):
         size = torch.tensor([len(row) for row in rows], device=ids.device)
         if len(size) and int(size.min()) < ids.shape[1]:
@@ -92,8 +79,8 @@ def longest_first(tokens: Tokens) -> Tensor:
 def bucketed(tokens: Tokens, budget: int, *, added: int = 0, multiple: int = 1) -> Iterator[Tokens]:
     """Consecutive batches of at most ``budget`` tokens and at least one row, cut to their length.
 
-    Rows should come longest first; other orders are right but slower. The model adds ``added``
-    tokens to each row; lengths including them are rounded up to a ``multiple`` if there is room.
+    The model adds ``added`` tokens to each row; lengths including them are rounded up to a
+    ``multiple`` if there is room.
     """
     size = lengths(tokens).cpu().numpy().clip(1)
     rounded = -(-(size + added) // multiple) * multiple  # few shapes, so memory is reused

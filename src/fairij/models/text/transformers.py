@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +15,7 @@ from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError
 from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization, Middle
 from fairij.models.recent import Recent
-from fairij.models.text.tokens import (
-    TakesTexts,
-    Tokens,
-    bucketed,
-    lengths,
-    longest_first,
-    token_rows,
-)
+from fairij.models.text.tokens import Tokens, bucketed, lengths, longest_first, token_rows
 from fairij.models.text.triggers import TriggerTokens
 from fairij.models.torch.autograd import saved_bytes
 from fairij.models.torch.batches import retried
@@ -35,17 +28,25 @@ WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDP
 MASK_WIDTH = 8  # GPU kernels copy the mask in every layer unless its width is a multiple of this
 
 
+@runtime_checkable
+class TakesTexts(Protocol):
+    """A model with its own tokenizer, such as `fairij.language.TextClassifier`."""
+
+    @property
+    def model(self) -> Any:
+        """The classifier itself."""
+
+    def tokenise(self, texts: list[str]) -> Mapping[str, Any]:
+        """Texts as columns of tokens."""
+
+
 class TransformersEditable(TorchEditable):
     """A classifier on tokens, seen through some of its parameters.
 
     Rows run in batches of similar length. Derivatives use the attention kernel that can be
-    differentiated twice, so that ``J r`` is exact; plain outputs use the fastest kernel. A model
-    whose own attention code allows neither uses central differences, with a relative error below
-    1e-2 in float32.
-
-    Tokens and outputs of the last tables are kept. A table is recognised by its identity, so give
-    a new one instead of changing it in place. Options are those of `TorchEditable`; "trainable"
-    includes what `peft` added, and an automatic batch takes as many tokens as fit in memory.
+    differentiated twice, so that ``J r`` is exact; plain outputs use the fastest kernel. Tokens and
+    outputs of the last tables are kept, so tables must not be changed in place. Options are those
+    of `TorchEditable`; an automatic batch takes as many tokens as fit in memory.
     """
 
     _added = 0  # tokens that the model adds to each row
@@ -112,7 +113,7 @@ class TransformersEditable(TorchEditable):
     def linearize(self, X: Any, *, keep: bool = True) -> Linearization:  # type: ignore[override]
         tokens = self.prepare(X)
         order = longest_first(tokens)
-        limit = self._memory_limit if keep else 0
+        limit = self.memory_limit if keep else 0
         return InGivenOrder(TorchLinearization(self, take_rows(tokens, order), limit), order)
 
     def evaluator(self, X: Any) -> Evaluator:  # type: ignore[override]

@@ -29,12 +29,10 @@ Screening = Literal["linear", "exact"]
 class TriggerEditable(TransformersEditable):
     """`TriggerTokens` seen through triggers and head.
 
-    ``memory_limit`` is for the Jacobian. A larger one is not kept, and products use autograd graphs
-    as for any other model. ``screening`` says how a search judges its many candidates: "linear"
-    estimates them by the kept Jacobian of the validation rows, "exact" runs the model for each.
-    With "linear" the model still runs for the best candidate, which improves the estimates of the
-    others; the candidate is taken only if it is still the best. With ``validation="cross_fit"`` the
-    model runs only in the final audit.
+    A Jacobian above ``memory_limit`` is not kept; products then use autograd graphs. ``screening``
+    says how a search judges its many candidates: "linear" estimates them by the kept Jacobian of
+    the validation rows and runs the model for the best one, "exact" runs the model for each. With
+    "linear" and ``validation="cross_fit"`` the model runs only in the final audit.
     """
 
     def __init__(
@@ -64,7 +62,7 @@ class TriggerEditable(TransformersEditable):
     def at(self, by: Tensor) -> TriggerEditable:
         """The same model with its parameters moved."""
         edited: Any = self.edited(self.theta + by)
-        limits = {"batch_size": self._batch_size, "memory_limit": self._memory_limit}
+        limits = {"batch_size": self._batch_size, "memory_limit": self.memory_limit}
         names, screening = self.parameter_names, self._screening
         return TriggerEditable(edited, screening=screening, parameters=names, **limits)
 
@@ -82,7 +80,7 @@ class TriggerEditable(TransformersEditable):
         with torch.no_grad():
             one = self.call(self.split(self.theta), {n: part[:1] for n, part in tokens.items()})
         size = len(tokens["input_ids"]) * one.numel() * len(self.theta)
-        return own and size * torch.finfo(self.dtype).bits // 8 <= self._memory_limit
+        return own and size * torch.finfo(self.dtype).bits // 8 <= self.memory_limit
 
     def per_row(self, tokens: Tokens) -> TriggerLinearization:
         """Outputs and Jacobian of every row, in smaller batches if memory runs out."""
@@ -101,18 +99,13 @@ class TriggerEditable(TransformersEditable):
         return TriggerLinearization(z, DenseJacobian(array, z.ndim == 1), self, tokens)
 
     def _batch_jacobian(self, batch: Tokens) -> tuple[Tensor, Tensor]:
-        """Outputs and Jacobian ``(n, C, D)`` of one batch.
-
-        Each row gets its own copy of the triggers. The gradient of the summed outputs with respect
-        to these copies is every row's own Jacobian, by one ordinary backward pass without vmap.
-        """
+        """Outputs and Jacobian ``(n, C, D)`` of one batch."""
+        # Each row has its own copy of the triggers, so one backward pass gives every row's slopes.
         module: Any = self._module
         triggers = module.triggers.detach()
         prompts = triggers.expand(len(batch["input_ids"]), -1, -1).clone().requires_grad_()
         with torch.enable_grad():
-            features = module.features(
-                batch["input_ids"], batch.get("attention_mask"), prompts=prompts
-            )
+            features = module.features(batch["input_ids"], batch.get("attention_mask"), prompts)
         vectors = features.detach()
         head = {n: p.detach() for n, p in module.head.named_parameters()}
 
@@ -175,10 +168,8 @@ class TriggerLinearization(ConstantLinearization):
         return self.model.at(by).per_row(self.tokens)  # J changes with theta
 
     def restrict(self, index: Tensor, *, keep: bool = False) -> TriggerLinearization:
-        tokens = take_rows(self.tokens, index)
-        return TriggerLinearization(
-            self.outputs[index], self.jacobian.take(index), self.model, tokens
-        )
+        tokens, jacobian = take_rows(self.tokens, index), self.jacobian.take(index)
+        return TriggerLinearization(self.outputs[index], jacobian, self.model, tokens)
 
 
 @dataclass
@@ -206,10 +197,6 @@ class ScreeningEvaluator(EvaluatorDefaults):
         return found
 
     def confirm(self, direction: Tensor, scale: float, *, everywhere: bool) -> Tensor:
-        """One edit, run on all rows or only where the label is in doubt.
-
-        A label is in doubt if a second step of the same size could change it.
-        """
         model, steps = self.linear.model, torch.tensor([scale], dtype=torch.float64)
         if everywhere:
             return self.along(direction, steps)

@@ -86,9 +86,7 @@ class TriggerTokens(nn.Module):
     ) -> Tensor:
         """The pooled vectors; ``prompts``, ``(N, n, H)``, gives each row its own triggers."""
         if attention_mask is None:
-            attention_mask = (
-                torch.ones_like(input_ids) if self.pad is None else input_ids != self.pad
-            )
+            attention_mask = input_ids != (-1 if self.pad is None else self.pad)
         mask = attention_mask != 0
         words = self.encoder.get_input_embeddings()(input_ids)
         own = self.triggers.expand(len(words), -1, -1) if prompts is None else prompts

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from fairij.data.rows import parts_of
+
 OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError, RuntimeError)
 T = TypeVar("T")
 
@@ -19,12 +21,8 @@ def mapped(function: Callable[[Any], Any], X: Any) -> Any:
     return tuple(function(part) for part in X) if isinstance(X, tuple) else function(X)
 
 
-def parts_of(X: Any) -> list[Tensor]:
-    return list(X.values()) if isinstance(X, Mapping) else list(X) if isinstance(X, tuple) else [X]
-
-
 def row_shapes(X: Any) -> Any:
-    return tuple(part.shape[1:] for part in parts_of(X) if isinstance(part, Tensor))
+    return tuple(part.shape[1:] for part in parts_of(X).values() if isinstance(part, Tensor))
 
 
 def sliced(X: Any, start: int, stop: int) -> Any:
@@ -41,9 +39,8 @@ def flatten(pieces: Iterable[Tensor]) -> Tensor:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error means that memory ran out; on a CPU only torch's message tells."""
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    return "can't allocate memory" in str(error) or "not enough memory" in str(error)
+    known = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+    return known or "can't allocate memory" in str(error) or "not enough memory" in str(error)
 
 
 def retried(work: Callable[[], T], with_less: Callable[[], bool]) -> T:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +18,10 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from fairij.models.torch.autograd import KEPT, Function, Graph
+from fairij.models.torch.batches import bytes_of
 
 MOST_OUTPUTS = 16  # each output needs a backward pass and its own slopes
+Use = tuple[int | None, int | None, Tensor, Tensor]  # of a layer: weight, bias, input, result
 
 
 class NotFactoredError(Exception):
@@ -103,27 +105,21 @@ class FactoredGraph:
         return sum(others, first)
 
     def second_order(self, weights: Tensor, direction: Sequence[Tensor]) -> list[Tensor]:
-        return Graph(self.function, self.parameters, "double_backward").second_order(
-            weights, direction
-        )
+        graph = Graph(self.function, self.parameters, "double_backward")
+        return graph.second_order(weights, direction)
 
     def held_bytes(self, shared: Sequence[Tensor]) -> int:
         """Bytes of the factors, without those of the ``shared`` tensors."""
         known = {t.untyped_storage().data_ptr() for t in shared}
         factors = [t for layer in self.layers for t in (layer.inputs, layer.slopes)]
-        own = {
-            t.data_ptr(): t.numel() * t.element_size()
-            for t in factors
-            if t.untyped_storage().data_ptr() not in known
-        }
-        return sum(own.values())
+        own = {t.data_ptr(): t for t in factors if t.untyped_storage().data_ptr() not in known}
+        return bytes_of(own.values())
 
 
 def row_products(graphs: Sequence[FactoredGraph]) -> Tensor | None:
     """``J J^T``, ``(N, N)``, over all batches; None unless there is one output and one place.
 
-    The Jacobians of two rows in a layer are ``d x^T`` and ``e y^T``. Their inner product is
-    ``(d e) (x y)``, so no Jacobian is formed.
+    The inner product of ``d x^T`` and ``e y^T`` is ``(d e) (x y)``, so no Jacobian is formed.
     """
     layers = [{(layer.weight, layer.bias): layer for layer in graph.layers} for graph in graphs]
     if any(found.keys() != layers[0].keys() for found in layers):
@@ -141,10 +137,7 @@ def row_products(graphs: Sequence[FactoredGraph]) -> Tensor | None:
 
 
 def comes_in_factors(function: Function, parameters: Sequence[Tensor]) -> bool:
-    """Whether the factors give the same ``J^T u`` as an ordinary backward pass, tried on a batch.
-
-    They do not if a layer is used in other ways, is written to in place, or mixes rows.
-    """
+    """Whether the factors give ``J^T u``; not if a layer mixes rows or is written to in place."""
     try:
         factored = FactoredGraph(function, parameters)
         graph = Graph(function, parameters, "differences")
@@ -159,22 +152,13 @@ def comes_in_factors(function: Function, parameters: Sequence[Tensor]) -> bool:
     )
 
 
-class _Use(NamedTuple):
-    """One call of a linear layer: its parameters, its input and its result."""
-
-    weight: int | None
-    bias: int | None
-    inputs: Tensor
-    out: Tensor
-
-
 class _Uses(TorchFunctionMode):
     """Collects the calls of `linear` that use edited parameters."""
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         super().__init__()
         self._place = {id(p): i for i, p in enumerate(parameters)}
-        self.uses: list[_Use] = []
+        self.uses: list[Use] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -186,24 +170,24 @@ class _Uses(TorchFunctionMode):
             if weight is not None or bias is not None:
                 if not out.requires_grad:
                     out.requires_grad_()  # so that its slopes can be asked for
-                self.uses.append(_Use(weight, bias, given["input"].detach(), out))
+                self.uses.append((weight, bias, given["input"].detach(), out))
         return out
 
 
-def _layers(z: Tensor, uses: list[_Use], n_parameters: int) -> list[Layer]:
-    places = [place for use in uses for place in (use.weight, use.bias) if place is not None]
+def _layers(z: Tensor, uses: list[Use], n_parameters: int) -> list[Layer]:
+    places = [place for use in uses for place in use[:2] if place is not None]
     if sorted(places) != list(range(n_parameters)):
         raise NotFactoredError("Not every edited parameter belongs to one linear layer.")
     n, outputs = len(z), [z] if z.ndim == 1 else list(z.unbind(1))
-    if len(outputs) > MOST_OUTPUTS or any(len(use.out) != n for use in uses):
+    results = [use[3] for use in uses]
+    if len(outputs) > MOST_OUTPUTS or any(len(result) != n for result in results):
         raise NotFactoredError("There are too many outputs, or they are not in row order.")
-    found = [use.out for use in uses]
-    slopes = [torch.autograd.grad(output.sum(), found, **KEPT) for output in outputs]
+    slopes = [torch.autograd.grad(output.sum(), results, **KEPT) for output in outputs]
     layers = []
-    for use, of_outputs in zip(uses, zip(*slopes, strict=True), strict=True):
+    for (weight, bias, inputs, _), of_outputs in zip(uses, zip(*slopes, strict=True), strict=True):
         flat = [slope.reshape(n, -1) for slope in of_outputs]
         together = flat[0] if z.ndim == 1 else torch.stack(flat, 1)
-        layers.append(Layer(use.weight, use.bias, use.inputs.flatten(0, -2), together))
+        layers.append(Layer(weight, bias, inputs.flatten(0, -2), together))
     return layers
 
 

@@ -1,4 +1,4 @@
-"""A torch module on one table of rows: products with its Jacobian, batch by batch."""
+"""A torch module on one table of rows: products with its Jacobian, and outputs of many edits."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 from torch.func import jacrev, vmap
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from fairij.data.row_vectors import joined, release
-from fairij.data.rows import n_rows, take_rows
-from fairij.models.base import LinearizationDefaults, Middle
+from fairij.data.rows import n_rows, parts_of, take_rows
+from fairij.models.base import EvaluatorDefaults, LinearizationDefaults, Middle
 from fairij.models.torch.autograd import Graph, JvpMode, saved_bytes, working_mode
-from fairij.models.torch.batches import bytes_of, flatten, mapped, parts_of, retried, sliced
+from fairij.models.torch.batches import bytes_of, flatten, mapped, retried, sliced
 from fairij.models.torch.factored import FactoredGraph, NotFactoredError, row_products
 
 if TYPE_CHECKING:
     from fairij.models.torch.module import TorchEditable
 
 PROBE_ROWS = 32
+Products = dict[tuple[int, int | None], Tensor]  # by the places of weight and bias in theta
 T = TypeVar("T")
 
 
@@ -71,7 +74,7 @@ class TorchLinearization(LinearizationDefaults):
             self._kept[i] = self._graph_of(batch, keep=True)
 
     def _bytes_kept(self, batch: Any) -> int:
-        shared = [*self._parameters, *parts_of(batch)]
+        shared = [*self._parameters, *parts_of(batch).values()]
         graph = self._graph_of(batch)
         if isinstance(graph, FactoredGraph):
             return graph.held_bytes(shared)
@@ -110,10 +113,10 @@ class TorchLinearization(LinearizationDefaults):
             self._release()
 
     def _joined(self, parts: Iterator[Tensor]) -> Tensor:
-        return joined(parts, n_rows(self._X), in_file=self._model.keeps_nothing)
+        return joined(parts, n_rows(self._X), in_file=self._model.memory_limit == 0)
 
     def _release(self) -> None:
-        if self._model.keeps_nothing:
+        if self._model.memory_limit == 0:
             release()
 
     def jvp(self, direction: Tensor) -> Tensor:
@@ -121,13 +124,7 @@ class TorchLinearization(LinearizationDefaults):
         return self._retried(lambda: self._joined(graph.jvp(pieces) for graph in self._graphs()))
 
     def vjp(self, weights: Tensor) -> Tensor:
-        weights = weights.to(self._parameters[0])
-
-        def work() -> Tensor:
-            parts = zip(self._graphs(), weights.split(self._sizes), strict=True)
-            return self._sum(graph.vjp(u) for graph, u in parts)
-
-        return self._retried(work)
+        return self._pulled(weights, lambda graph, u: graph.vjp(u))
 
     def sandwich(self, direction: Tensor, middle: Middle) -> Tensor:
         pieces = self._model.split(direction.to(self._parameters[0]))
@@ -141,12 +138,17 @@ class TorchLinearization(LinearizationDefaults):
         return self._retried(lambda: self._sum(batches()))
 
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
-        weights = weights.to(self._parameters[0])
         pieces = self._model.split(direction.to(self._parameters[0]))
+        return self._pulled(weights, lambda graph, u: graph.second_order(u, pieces))
+
+    def _pulled(
+        self, weights: Tensor, product: Callable[[Graph | FactoredGraph, Tensor], list[Tensor]]
+    ) -> Tensor:
+        weights = weights.to(self._parameters[0])
 
         def work() -> Tensor:
             parts = zip(self._graphs(), weights.split(self._sizes), strict=True)
-            return self._sum(graph.second_order(u, pieces) for graph, u in parts)
+            return self._sum(product(graph, u) for graph, u in parts)
 
         return self._retried(work)
 
@@ -197,7 +199,7 @@ class TorchLinearization(LinearizationDefaults):
         return TorchLinearization(self._model, self._X, self._memory_limit, self.mode, at)
 
     def held_bytes(self) -> int:
-        return bytes_of(parts_of(self._X))
+        return bytes_of(parts_of(self._X).values())
 
     def _sum(self, gradients: Iterator[list[Tensor]]) -> Tensor:
         total = next(gradients)
@@ -205,3 +207,87 @@ class TorchLinearization(LinearizationDefaults):
             for into, part in zip(total, parts, strict=True):
                 into += part
         return flatten(total)
+
+
+class TorchEvaluator(EvaluatorDefaults):
+    """Forward passes at many parameters, which share products with the rows.
+
+    If the module starts with linear layers on the rows themselves, their products with the fitted
+    weights and with the direction are computed once. Each scale then only adds the two.
+    """
+
+    def __init__(self, model: TorchEditable, X: Any) -> None:
+        self._model, self._X = model, X
+        self._at = model.split(model.theta)
+        self._room = model.memory_limit
+        self._cut()
+
+    def _cut(self) -> None:
+        self._batches = list(self._model.batches(self._X))
+        self._fitted_products: list[Products] = [{} for _ in self._batches]
+
+    def along(self, direction: Tensor, scales: Tensor) -> Tensor:
+        pieces = self._model.split(direction.to(self._at[0]))
+
+        def work() -> Tensor:
+            batches = zip(self._batches, self._fitted_products, strict=True)
+            return torch.cat([self._one_batch(*b, pieces, scales.tolist()) for b in batches], dim=1)
+
+        with torch.no_grad():
+            return retried(work, self._with_less)
+
+    def _with_less(self) -> bool:
+        """First keep no products; then halve the batches."""
+        if self._room == 0 and not self._model.halve_rows(self._X):
+            return False
+        self._room = 0
+        self._cut()
+        return True
+
+    def _one_batch(
+        self, batch: Any, fitted: Products, pieces: list[Tensor], scales: list[float]
+    ) -> Tensor:
+        outputs, known = [], bool(fitted)
+        shared = _SharedLinear(batch, [(fitted, self._at), ({}, pieces)])
+        for scale in scales:
+            at = [p + scale * d for p, d in zip(self._at, pieces, strict=True)]
+            shared.scale, shared.place = scale, {id(p): i for i, p in enumerate(at)}
+            with shared:
+                outputs.append(self._model.call(at, batch))
+        if not known:  # keep them for the next direction if they fit
+            size = bytes_of(fitted.values())
+            if size > self._room:
+                fitted.clear()
+            else:
+                self._room -= size
+        return torch.stack(outputs)
+
+
+class _SharedLinear(TorchFunctionMode):
+    """Computes ``linear(X, W + c dW, b + c db)`` as ``linear(X, W, b) + c linear(X, dW, db)``."""
+
+    scale: float  # c
+    place: dict[int, int]  # the id of a parameter -> its place in theta
+
+    def __init__(self, batch: Any, products: list[tuple[Products, list[Tensor]]]) -> None:
+        super().__init__()
+        self._batch, self._products = batch, products  # of the fitted parameters, of the direction
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is F.linear and not kwargs and len(args) >= 2 and args[0] is self._batch:
+            given = args[2] if len(args) > 2 else None
+            weight, bias = self.place.get(id(args[1])), self.place.get(id(given))
+            if weight is not None and (bias is not None or given is None):
+                fitted, moved = (self._product(weight, bias, *of) for of in self._products)
+                return torch.add(fitted, moved, alpha=self.scale)
+        return func(*args, **(kwargs or {}))
+
+    def _product(
+        self, weight: int, bias: int | None, known: Products, parameters: list[Tensor]
+    ) -> Tensor:
+        if (weight, bias) not in known:
+            shift = None if bias is None else parameters[bias]
+            known[weight, bias] = F.linear(self._batch, parameters[weight], shift)
+        return known[weight, bias]

@@ -15,14 +15,13 @@ from torch.nn.parameter import is_lazy
 
 from fairij.data.hashing import described, tensors_fingerprint
 from fairij.data.row_vectors import joined
-from fairij.data.rows import n_rows, to_tensors
+from fairij.data.rows import n_rows, parts_of, to_tensors
 from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
 from fairij.models.torch.autograd import JvpMode, saved_bytes, working_mode
-from fairij.models.torch.batches import flatten, mapped, parts_of, retried, row_shapes, sliced
-from fairij.models.torch.evaluator import TorchEvaluator
+from fairij.models.torch.batches import flatten, mapped, retried, row_shapes, sliced
 from fairij.models.torch.factored import comes_in_factors
-from fairij.models.torch.linearization import PROBE_ROWS, TorchLinearization
+from fairij.models.torch.linearization import PROBE_ROWS, TorchEvaluator, TorchLinearization
 
 # batches aim at a graph that stays in a CPU's cache, or fills a GPU
 BATCH_BYTES = {"cpu": 4 * 2**20, "cuda": 2**29}
@@ -58,7 +57,7 @@ class TorchEditable(EditableDefaults):
         }
         first = next(iter(self._fitted.values()))
         self.dtype, self.device = first.dtype, first.device
-        self._batch_size, self._memory_limit = batch_size, memory_limit
+        self._batch_size, self.memory_limit = batch_size, memory_limit
         self._auto_rows: dict[Any, int] = {}
         self._modes: dict[Any, JvpMode] = {}
         self._writes_input: bool | None = None  # unknown before the first call
@@ -77,9 +76,10 @@ class TorchEditable(EditableDefaults):
         """``z`` of one batch at these parameters, shape ``(N,)`` or ``(N, C)``."""
         if self._writes_input is None:
             probe = mapped(torch.clone, batch)
-            versions = [part._version for part in parts_of(probe)]
+            versions = [part._version for part in parts_of(probe).values()]
             out = self._run(parameters, probe)
-            self._writes_input = versions != [part._version for part in parts_of(probe)]
+            now = [part._version for part in parts_of(probe).values()]
+            self._writes_input = versions != now
         else:  # a module that works in place must not change the user's rows
             out = self._run(parameters, mapped(torch.clone, batch) if self._writes_input else batch)
         return canonical_outputs(out, n_rows(batch))
@@ -144,17 +144,13 @@ class TorchEditable(EditableDefaults):
         with torch.no_grad():
             self.call(leaves, probe)  # the first call copies its rows: do not count the copies
         with torch.enable_grad():
-            used = saved_bytes(lambda: self.call(leaves, probe), [*leaves, *parts_of(probe)])
+            shared = [*leaves, *parts_of(probe).values()]
+            used = saved_bytes(lambda: self.call(leaves, probe), shared)
         room = BATCH_BYTES.get(self.device.type, BATCH_BYTES["cpu"])
         return int(max(room * n_rows(probe) // max(used, 1), PROBE_ROWS))
 
-    @property
-    def keeps_nothing(self) -> bool:
-        """Whether memory may hold no more than one batch."""
-        return self._memory_limit == 0
-
     def linearize(self, X: Any, *, keep: bool = True) -> TorchLinearization:
-        return TorchLinearization(self, self.prepare(X), self._memory_limit if keep else 0)
+        return TorchLinearization(self, self.prepare(X), self.memory_limit if keep else 0)
 
     def evaluator(self, X: Any) -> TorchEvaluator:
         return TorchEvaluator(self, self.prepare(X))

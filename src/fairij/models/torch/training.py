@@ -55,10 +55,9 @@ def train_epochs(
 ) -> TrainingState:
     """Train ``module`` in place, and leave it in the state of its best epoch.
 
-    Training stops after ``epochs`` epochs in all, or after ``patience`` epochs without a better
-    measure. With ``keep_last``, or if the measure is never finite, the last state is kept.
-    ``seeds`` gives the seed of dropout for an epoch, so that a training that continues from
-    ``state`` is the same.
+    Training stops after ``epochs`` epochs, or after ``patience`` epochs without a better measure.
+    With ``keep_last``, or if the measure is never finite, the last state is kept. ``seeds`` gives
+    an epoch's seed of dropout, so that a training that continues from ``state`` is the same.
     """
     state = TrainingState() if state is None else state
     while state.epoch < epochs and state.epoch - state.best_epoch < patience:
@@ -134,9 +133,8 @@ def logits(module: nn.Module, X: Tensor) -> Tensor:
     if z.ndim == 2 and z.shape[1] == 1:
         z = z[:, 0]
     if z.ndim != 1:
-        shape = tuple(z.shape)
         raise InvalidInputError(
-            f"`model` must have one logit per row to be trained, got outputs of shape {shape}."
+            f"`model` must have one logit per row to be trained, got shape {tuple(z.shape)}."
         )
     return z
 

@@ -28,7 +28,6 @@ from fairij.models.recent import Recent
 from fairij.models.trees.leaves import LeafJacobian
 
 NAME = "leaf_values"
-CHECKED_ROWS = 32
 MONOTONE = (
     "The model was trained with monotone constraints, which an edit of its leaves does not keep. "
     "Check how the edited model responds to those features before you use it."
@@ -83,8 +82,8 @@ def numbered(
 class TreeEditable(EditableDefaults, ABC):
     """A tree ensemble seen through its leaf values; the model itself is never changed.
 
-    A subclass is one library. ``parameters`` is "trainable", "all" or "leaf_values"; all mean the
-    same. Other options are ignored, because rows need no batches.
+    ``parameters`` is "trainable", "all" or "leaf_values"; all mean the same. Other options are
+    ignored, because rows need no batches.
     """
 
     dtype = torch.float64  # in which the library stores a leaf
@@ -141,7 +140,7 @@ class TreeEditable(EditableDefaults, ABC):
         try:
             leaves = self._all_leaves(given)
             base = np.broadcast_to(self.base(given), (rows, trees.n_outputs))
-            head = take_rows(given, np.arange(min(rows, CHECKED_ROWS)))
+            head = take_rows(given, np.arange(min(rows, 32)))  # to compare with the library's own
             native = np.asarray(self.native(head), np.float64)
         except InvalidInputError:
             raise

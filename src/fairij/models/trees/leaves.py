@@ -58,10 +58,7 @@ class Bundle:
 def bundled(
     leaves: NDArray[np.integer[Any]], sizes: NDArray[np.int64], outputs: NDArray[np.int64]
 ) -> list[Bundle]:
-    """Bundles of trees of one output, in order, while their combinations are few; widest first.
-
-    ``leaves`` is ``(T, N)``: each row's leaf, counted within the tree.
-    """
+    """Bundles of trees of one output, the widest first, by each row's leaf in each tree."""
     starts, found = np.cumsum(sizes) - sizes, list[Bundle]()
     for tree in np.argsort(outputs, kind="stable"):
         own = torch.from_numpy((starts[tree] + np.arange(sizes[tree])).astype(np.int32))
@@ -179,11 +176,7 @@ class LeafJacobian(JacobianDefaults):
         return self.table.numel() * self.table.element_size()
 
     def gram(self, middle: Tensor) -> Tensor:
-        """``sum_n J_n^T m_n J_n``, dense ``(D, D)`` in float64; ``m`` is symmetric ``(N, C, C)``.
-
-        Entry (i, j) is a sum over the rows that fall into leaf i of one tree and leaf j of another.
-        This takes N additions per pair of trees; dense rows would take N per pair of leaves.
-        """
+        """``sum_n J_n^T m_n J_n`` in float64, by N additions per pair of trees, not of leaves."""
         weights = self.layout.weights
         size, columns = len(weights), middle.double().permute(1, 2, 0).contiguous()
         number = torch.int32 if size**2 < 2**31 else torch.int64

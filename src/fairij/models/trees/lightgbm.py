@@ -87,18 +87,16 @@ class LightGBM(TreeEditable):
         ratio = (len(y) - ones) / max(ones, 1)
         negative, positive = 1.0, float(self._settings.get("scale_pos_weight", 1))
         if self._settings.get("is_unbalance", "0") == "1" and ratio > 0:
-            negative, positive = (
-                (negative, positive * ratio) if ratio >= 1 else (1 / ratio, positive)
-            )
+            negative, positive = max(1.0, 1 / ratio), positive * max(1.0, ratio)
         return negative, positive
 
     def replaced(self, values: NDArray[np.float64]) -> Any:
-        booster = _copy(self._booster)
+        booster = lightgbm.Booster.__new__(lightgbm.Booster)
+        # a copy as by pickling: `copy.deepcopy` would forget ``best_iteration``
+        booster.__setstate__(self._booster.__getstate__())
         for tree, own in enumerate(self.trees.split(values)):
             for leaf, value in enumerate(own.tolist()):
                 booster.set_leaf_output(tree, leaf, value)
-        if self._model is self._booster:
-            return booster
         return copy.deepcopy(self._model, {id(self._booster): booster})
 
 
@@ -112,13 +110,6 @@ def _booster(model: Any) -> lightgbm.Booster:
         )
     check_is_fitted(model)
     return model.booster_
-
-
-def _copy(booster: lightgbm.Booster) -> lightgbm.Booster:
-    """A copy made as by pickling: `copy.deepcopy` would forget ``best_iteration``."""
-    clone = lightgbm.Booster.__new__(lightgbm.Booster)
-    clone.__setstate__(booster.__getstate__())
-    return clone
 
 
 def _fields(block: str) -> dict[str, str]:

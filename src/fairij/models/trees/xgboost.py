@@ -21,13 +21,7 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError
 from fairij.models.sklearn.estimators import times
-from fairij.models.trees.ensemble import (
-    MONOTONE,
-    TreeEditable,
-    Trees,
-    numbered,
-    unknown_objective,
-)
+from fairij.models.trees.ensemble import MONOTONE, TreeEditable, Trees, numbered, unknown_objective
 
 LOSSES = {
     "binary:logistic": "binary_cross_entropy",
@@ -54,7 +48,9 @@ class XGBoost(TreeEditable):
             raise unknown_objective("XGBoost", LOSSES, f"got {objective['name']!r}")
         self.loss_name = LOSSES[objective["name"]]
         self.classes = getattr(model, "classes_", None)
-        self.caveats = (MONOTONE,) if _is_monotone(self._booster) else ()
+        # a model from a file does not know its constraints
+        asked = re.search(r'"monotone_constraints":"([^"]*)"', self._booster.save_config())
+        self.caveats = (MONOTONE,) if asked and re.search("[1-9]", asked[1]) else ()
         self._positive = float(objective.get("reg_loss_param", {}).get("scale_pos_weight", 1))
         self._base = _base(learner, self.loss_name)
         ensemble, weights = _ensemble(learner)
@@ -103,8 +99,6 @@ class XGBoost(TreeEditable):
                 tree["split_conditions"][node] = float(str(np.float32(value)))
         booster = self._booster.copy()
         booster.load_model(bytearray(json.dumps(raw), "utf-8"))
-        if self._model is self._booster:
-            return booster
         return copy.deepcopy(self._model, {id(self._booster): booster})
 
     def _predict(self, X: Any, **options: Any) -> NDArray[Any]:
@@ -114,12 +108,8 @@ class XGBoost(TreeEditable):
             types = None if named else booster.feature_types
             settings = {"feature_types": types, "enable_categorical": named}
         else:  # as its own `predict` does
-            settings = {
-                "missing": model.missing,
-                "nthread": model.n_jobs,
-                "feature_types": model.feature_types,
-                "enable_categorical": model.enable_categorical,
-            }
+            own = ("missing", "feature_types", "enable_categorical")
+            settings = {name: getattr(model, name) for name in own} | {"nthread": model.n_jobs}
         if not named:  # columns without names are matched by position
             settings["feature_names"] = booster.feature_names
         data = xgboost.DMatrix(X, **settings)
@@ -129,21 +119,10 @@ class XGBoost(TreeEditable):
 def _booster(model: Any) -> xgboost.Booster:
     if isinstance(model, xgboost.Booster):
         return model
-    if not isinstance(model, xgboost.XGBModel):
-        raise InvalidInputError(
-            "An XGBoost model must be a Booster, XGBClassifier or XGBRegressor, got "
-            f"{type(model).__name__}."
-        )
     check_is_fitted(model)
     if callable(model.objective):
         raise unknown_objective("XGBoost", LOSSES, "this model was trained with a custom function")
     return model.get_booster()
-
-
-def _is_monotone(booster: xgboost.Booster) -> bool:
-    """Whether it was trained with monotone constraints; a model from a file does not know."""
-    asked = re.search(r'"monotone_constraints":"([^"]*)"', booster.save_config())
-    return asked is not None and re.search("[1-9]", asked[1]) is not None
 
 
 def _ensemble(learner: dict[str, Any]) -> tuple[dict[str, Any], NDArray[np.float64] | None]:

@@ -19,7 +19,7 @@ from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.fairness import encode_groups
 from fairij.fairness.constraints import CONSTRAINTS
 from fairij.method.search import Proposal, SearchContext, SearchDefaults
-from fairij.method.search.path import cheapest_fall
+from fairij.method.search.reweighting import cheapest_fall
 from fairij.method.types import FOLDS
 from fairij.models import adapt
 from fairij.models.losses import get_loss

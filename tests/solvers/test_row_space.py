@@ -11,7 +11,7 @@ import torch
 from fairij import ConjugateGradient
 from fairij.method.curvature import dense, make_curvature
 from fairij.solvers.conjugate_gradient import ConjugateInverse
-from fairij.solvers.row_space import RowSpaceInverse
+from fairij.solvers.guides import RowSpaceInverse
 from reference import Case, make_case
 
 DAMPING = 1e-3

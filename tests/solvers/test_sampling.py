@@ -15,7 +15,7 @@ from fairij.errors import InvalidInputError
 from fairij.method.curvature import dense, make_curvature
 from fairij.method.objective import Objective
 from fairij.solvers import conjugate_gradient
-from fairij.solvers.sampling import sampled
+from fairij.solvers.guides import sampled
 from reference import Case, make_case
 
 DAMPING = 1e-3

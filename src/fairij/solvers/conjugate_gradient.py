@@ -19,8 +19,7 @@ from fairij.errors import NegativeCurvatureError, NotConvergedError
 from fairij.method.curvature import Curvature
 from fairij.solvers.base import Solution, SolverDefaults, check_damping, columns
 from fairij.solvers.exact import not_positive_definite
-from fairij.solvers.row_space import RowSpaceInverse
-from fairij.solvers.sampling import sampled
+from fairij.solvers.guides import RowSpaceInverse, sampled
 
 SMALLER = 8  # a sample is drawn if there are at least so many times as many rows
 GUIDED, GUIDE_STEPS = 0.1, 50  # tolerance and steps of a loose solve on the sample

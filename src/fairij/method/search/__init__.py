@@ -12,8 +12,7 @@ from fairij import load_later
 if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.method.search.base import Proposal, Search, SearchContext, SearchDefaults
     from fairij.method.search.dropping import AllPositive, Grid, Sequential
-    from fairij.method.search.path import Path
-    from fairij.method.search.reweighting import Reweight
+    from fairij.method.search.reweighting import Path, Reweight
 
     SEARCHES: dict[str, type[Search]]
 
@@ -23,7 +22,7 @@ NAMES = {
     "all_positive": "dropping.AllPositive",
     "sequential": "dropping.Sequential",
     "reweight": "reweighting.Reweight",
-    "path": "path.Path",
+    "path": "reweighting.Path",
 }
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The exact inverse of the curvature of a few rows, computed in the space of rows.
+"""Guides for conjugate gradients: the curvature of a sample of rows, and its exact inverse.
 
 With ``R = diag(m)^1/2 J`` of n rows, ``(c I + R^T R)^-1 v = (v - R^T (c I + R R^T)^-1 R v) / c``.
 If the model knows ``J J^T`` without forming J, a solve costs one product with each of ``J`` and
@@ -7,13 +7,17 @@ If the model knows ``J J^T`` without forming J, a solve costs one product with e
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from fairij.data.row_vectors import blocks
 from fairij.method.curvature import Curvature
 from fairij.models.torch.batches import OUT_OF_MEMORY, is_out_of_memory
 from fairij.solvers.base import InverseDefaults, Solution, check_damping
 
+ALIKE = 0.1  # of the mean is added to every row, so that each can be sampled
 BYTES = 32  # per entry of R R^T and its factor, with what is needed to make them
 
 
@@ -72,3 +76,34 @@ class RowSpaceInverse(InverseDefaults):
         weights = torch.cholesky_solve(among_rows[:, None], self._factor)[:, 0]
         x = (b - model.vjp(self._root * weights.to(b))) / self._shift
         return Solution.of(x, b, self._curvature, self.damping + self.ridge, steps=1)
+
+
+def sampled(curvature: Curvature, rows: int, *, seed: int = 0) -> Curvature | None:
+    """The curvature of about ``rows`` rows, in expectation that of all; None if it has no traces.
+
+    Probabilities are proportional to the trace of each row's curvature (of its outputs alone if the
+    size of its Jacobian is unknown). Weights are inverse to the probabilities.
+    """
+    o = curvature.objective
+    squares = o.model.row_squares()
+    shares = []
+    for some in blocks(len(o.y)):
+        traces = curvature.traces(some)
+        if traces is None:
+            return None
+        shares.append(traces if squares is None else traces * squares[some])
+    share = torch.cat(shares)
+    total = float(share.double().sum())
+    if not 0 < total < float("inf"):
+        return None
+    likely = (share + ALIKE * total / len(share)) * (rows / ((1 + ALIKE) * total))
+    draws = torch.rand(len(share), generator=torch.Generator().manual_seed(seed), device="cpu")
+    index = torch.nonzero(draws.to(likely) < likely)[:, 0]
+    if len(index) == 0:
+        return None
+    weights = o.weights[index] / likely[index].clamp_max(1)
+    some_rows = o.model.restrict(index, keep=True)
+    made: Curvature = replace(
+        curvature, objective=replace(o, model=some_rows, y=o.y[index], weights=weights)
+    )
+    return made

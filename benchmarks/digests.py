@@ -271,13 +271,10 @@ def comments(n: int, seed: int) -> tuple[dict[str, torch.Tensor], Any, Any]:
 
 @case
 def trigger_tokens() -> FairIJ:
+    from fairij.language import TriggerTokens
     from fairij.models.text.library import load_transformers
 
     transformers = load_transformers()
-    try:
-        from fairij.models.text.triggers import TriggerTokens
-    except ImportError:  # where it was before
-        from fairij.models.text.triggers import TriggerTokens
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=60,
@@ -306,10 +303,7 @@ warnings.simplefilter("ignore")
 import torch
 from fairij import Shard
 torch.set_num_threads(1)
-try:
-    from fairij.scale.sharding import start
-except ImportError:
-    from fairij.scale.sharding import start
+from fairij.scale.sharding import start
 from benchmarks.digests import digest, fitted, network, rows
 rank = start()
 data = rows()

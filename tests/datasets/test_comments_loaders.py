@@ -12,8 +12,8 @@ from fairij.datasets import (
     fetch_civil_comments,
     fetch_wikipedia_comments,
 )
-from fairij.datasets.civil_comments import IDENTITIES
-from fairij.datasets.wikipedia_comments import (
+from fairij.datasets.comments import (
+    IDENTITIES,
     IDENTITY_TERMS,
     fixed_split,
     mentions_any,

@@ -16,6 +16,7 @@ from fairij.baselines.group_blind import FST, LinearPost
 from fairij.baselines.in_processing import Recipe
 from fairij.baselines.penalties import HGR, FairMixup, GapReg
 from fairij.baselines.thresholds import HPS, RelaxedThresholds
+from fairij.data.checks import one_of
 from fairij.errors import InvalidInputError
 
 BASELINES: dict[str, type[Baseline]] = {
@@ -50,22 +51,18 @@ def make_baseline(
     **settings : dict
         Other settings of the baseline.
     """
-    if name not in BASELINES:
-        raise InvalidInputError(f"`name` must be one of {sorted(BASELINES)}, got {name!r}.")
+    one_of("name", name, sorted(BASELINES))
     method: Any = BASELINES[name]
     fields = {field.name for field in dataclasses.fields(method)}
-    if constraint is not None and "constraint" in fields:
-        settings["constraint"] = constraint
-    if seed is not None and "seed" in fields:
-        settings["seed"] = seed
+    shared = {"constraint": constraint, "seed": seed}
+    settings |= {n: given for n, given in shared.items() if given is not None and n in fields}
     if value is not None:
         if method.trade_off is None:
             raise InvalidInputError(
                 f"`value` must be None for {name!r}, which has no trade-off; got {value}."
             )
         settings[method.trade_off.parameter] = value
-    baseline: Baseline = method(**settings)
-    return baseline
+    return method(**settings)
 
 
 __all__ = [

@@ -99,6 +99,14 @@ class Baseline(Protocol):
     constraints: ClassVar[tuple[str, ...]] = tuple(STRATA)
     trade_off: ClassVar[TradeOff | None] = None
 
+    def __post_init__(self) -> None:
+        constraint = vars(self).get("constraint")
+        if "constraint" in vars(self) and constraint not in self.constraints:
+            raise InvalidInputError(
+                f"`constraint` of {self.name} must be one of {list(self.constraints)}, got "
+                f"{constraint!r}."
+            )
+
     def fit(self, model: Any, train: Split, validation: Split) -> Predictor:
         """Fit on validation rows, or train on training rows; the model is left alone."""
         ...
@@ -151,12 +159,3 @@ def count_groups(*splits: Split) -> int:
     if n_groups < 2:
         raise InvalidInputError("`s` must hold at least two groups, got one.")
     return n_groups
-
-
-def check_constraint(method: Any) -> None:
-    """Raise unless a method knows its constraint."""
-    if method.constraint not in method.constraints:
-        raise InvalidInputError(
-            f"`constraint` of {method.name} must be one of {list(method.constraints)}, got "
-            f"{method.constraint!r}."
-        )

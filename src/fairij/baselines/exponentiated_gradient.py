@@ -12,12 +12,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import nn
 
 from fairij.baselines.base import (
-    Array,
     Baseline,
     Codes,
     Predictor,
     TradeOff,
-    check_constraint,
     count_groups,
     positive_scores,
     strata_rows,
@@ -74,7 +72,7 @@ class ExponentiatedGradient(Baseline):
     )
 
     def __post_init__(self) -> None:
-        check_constraint(self)
+        super().__post_init__()
         number_between("tolerance", self.tolerance, 0)
         whole_number("max_iter", self.max_iter, 1)
 
@@ -96,12 +94,12 @@ class ExponentiatedGradient(Baseline):
         with warnings.catch_warnings():  # pandas warns about code of fairlearn
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="fairlearn")
             mixture.fit(train.X, train.y.astype(int), sensitive_features=train.s)
-
-        def acceptance(X: Any, s: Codes | None) -> Array:
+        return Predictor(
             # fairlearn has no public name for the probabilities; its own examples use this one
-            return np.asarray(mixture._pmf_predict(np.asarray(X))[:, 1], dtype=np.float64)
-
-        return Predictor(acceptance, randomised=True, seed=self.seed)
+            lambda X, s: np.asarray(mixture._pmf_predict(np.asarray(X))[:, 1], dtype=np.float64),
+            randomised=True,
+            seed=self.seed,
+        )
 
 
 class _Network(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -20,7 +20,6 @@ from fairij.baselines.base import (
     Codes,
     Predictor,
     TradeOff,
-    check_constraint,
     count_groups,
     positive_scores,
     strata_rows,
@@ -85,7 +84,7 @@ class GroupBlind(Baseline):
     trade_off: ClassVar[TradeOff | None] = TOLERANCES
 
     def __post_init__(self) -> None:
-        check_constraint(self)
+        super().__post_init__()
         number_between("tolerance", self.tolerance, 0, including_low=True)
 
     def chances(self, model: Any, train: Split, validation: Split) -> Chances:

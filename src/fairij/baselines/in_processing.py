@@ -21,7 +21,6 @@ from fairij.baselines.base import (
     Baseline,
     Codes,
     Predictor,
-    check_constraint,
     count_groups,
     positive_scores,
     strata_rows,
@@ -161,7 +160,7 @@ class InProcessing(Baseline):
     refits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_constraint(self)
+        super().__post_init__()
         number_between("strength", self.strength, 0, including_low=True)
 
     def penalty(self, module: nn.Module, draw: Draw) -> Tensor:

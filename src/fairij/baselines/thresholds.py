@@ -20,7 +20,6 @@ from fairij.baselines.base import (
     Codes,
     Predictor,
     TradeOff,
-    check_constraint,
     count_groups,
     positive_scores,
     strata_rows,
@@ -83,9 +82,6 @@ class HPS(GroupThresholds):
     seed: int = 0
 
     name: ClassVar[str] = "hps"
-
-    def __post_init__(self) -> None:
-        check_constraint(self)
 
     def rule(self, scores: Array, validation: Split, n_groups: int) -> Rule:
         try:
@@ -170,7 +166,7 @@ class RelaxedThresholds(GroupThresholds):
     trade_off: ClassVar[TradeOff | None] = TOLERANCES
 
     def __post_init__(self) -> None:
-        check_constraint(self)
+        super().__post_init__()
         number_between("tolerance", self.tolerance, 0, including_low=True)
 
     def rule(self, scores: Array, validation: Split, n_groups: int) -> Rule:

@@ -7,11 +7,10 @@ the official `split`, if one is published.
 from fairij.datasets._files import DatasetUnavailable, HashMismatch, get_data_home
 from fairij.datasets.acs import fetch_acs_public_coverage
 from fairij.datasets.adult import adult_splits, fetch_adult
-from fairij.datasets.civil_comments import fetch_civil_comments
+from fairij.datasets.comments import fetch_civil_comments, fetch_wikipedia_comments
 from fairij.datasets.compas import fetch_compas
 from fairij.datasets.german_credit import fetch_german_credit
 from fairij.datasets.splits import Encoded, Split, Splits, encode, make_splits, three_way_split
-from fairij.datasets.wikipedia_comments import fetch_wikipedia_comments
 
 __all__ = [
     "DatasetUnavailable",

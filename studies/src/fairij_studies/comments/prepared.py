@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from fairij.datasets.wikipedia_comments import IDENTITY_TERMS, fetch_wikipedia_comments
+from fairij.datasets.comments import IDENTITY_TERMS, fetch_wikipedia_comments
 from fairij.language import load_encoder, load_tokenizer
 from fairij.models.text.library import load_transformers
 from fairij.storage.checksummed import write_whole

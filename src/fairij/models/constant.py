@@ -1,8 +1,7 @@
 """Models that are linear in their parameters: the Jacobian is the same everywhere.
 
-``z(theta) = z(theta_hat) + J (theta - theta_hat)`` is exact. So the outputs of an edited model cost
-one product, and the second-order term is zero. A family provides ``J`` as a `Jacobian`: the
-features of a linear model, or the leaf of each tree that a row falls into.
+``z(theta) = z(theta_hat) + J (theta - theta_hat)`` is exact. A family provides ``J`` as a
+`Jacobian`: the features of a linear model, or the leaf of each tree that a row falls into.
 """
 
 from __future__ import annotations

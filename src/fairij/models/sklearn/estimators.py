@@ -66,24 +66,16 @@ def times(weight: Tensor | None, factor: Tensor) -> Tensor:
     return factor.double() if weight is None else weight.double().cpu() * factor.double()
 
 
-def split_off(
-    y: NDArray[Any],
-    is_trained: Callable[[int], bool],
-    fraction: float | int | None,
-    seed: Any,
-    stratify: bool,
-) -> Held:
+def split_off(model: Any, y: NDArray[Any], is_trained: Callable[[int], bool], seed: Any) -> Held:
     """The rows kept out by early stopping, if ``is_trained`` accepts the number of the others."""
     if is_trained(len(y)):
         return None
+    fraction, classes = model.validation_fraction, y if hasattr(model, "classes_") else None
     if fraction is None or not isinstance(seed, Integral):
         return "unknown"
     try:
         _, held = train_test_split(
-            np.arange(len(y)),
-            test_size=fraction,
-            stratify=y if stratify else None,
-            random_state=int(seed),
+            np.arange(len(y)), test_size=fraction, stratify=classes, random_state=int(seed)
         )
     except ValueError:  # too few rows of a class
         return "unknown"

@@ -45,7 +45,11 @@ class LinearEditable(EditableDefaults):
         self._n_outputs = 1 if self._coef.ndim == 1 else len(self._coef)
         self._has_intercept = bool(estimator.fit_intercept)
         self.parameter_names = ["coef_", "intercept_"][: 1 + self._has_intercept]
-        _check_parameters(parameters, self.parameter_names)
+        if parameters not in ("trainable", "all") and list(parameters) != self.parameter_names:
+            raise InvalidInputError(
+                "`parameters` must be 'all' or 'trainable' for a linear model, whose "
+                f"{self.parameter_names} are edited together; got {parameters!r}."
+            )
         pieces = [self._coef, np.asarray(estimator.intercept_)][: len(self.parameter_names)]
         self.theta = torch.cat([torch.tensor(piece).reshape(-1) for piece in pieces])
         self.classes = getattr(estimator, "classes_", None)
@@ -177,11 +181,9 @@ def _check(model: Any, kind: Kind) -> None:
 
 
 def _one_vs_rest(model: Any, kind: Kind) -> bool:
-    if np.ndim(model.coef_) < 2 or len(model.coef_) == 1:
-        return False
-    if kind.one_output:
-        return True
-    return model.solver == "liblinear" or getattr(model, "multi_class", None) == "ovr"
+    several = np.ndim(model.coef_) == 2 and len(model.coef_) > 1
+    apart = kind.one_output or model.solver == "liblinear"
+    return several and (apart or getattr(model, "multi_class", None) == "ovr")
 
 
 def l1_share(model: Any) -> float:
@@ -191,11 +193,3 @@ def l1_share(model: Any) -> float:
         return float(penalty == "l1")
     ratio: Any = getattr(model, "l1_ratio_", getattr(model, "l1_ratio", 0.0))
     return float(np.ravel(ratio)[0] or 0.0)
-
-
-def _check_parameters(wanted: str | Sequence[str], names: list[str]) -> None:
-    if wanted not in ("trainable", "all") and list(wanted) != names:
-        raise InvalidInputError(
-            f"`parameters` must be 'all' or 'trainable' for a linear model, whose {names} are "
-            f"edited together; got {wanted!r}."
-        )

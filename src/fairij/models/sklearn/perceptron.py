@@ -86,14 +86,10 @@ def as_module(estimator: Any) -> nn.Sequential:
 
 
 def _check(estimator: Any) -> None:
-    output, width = estimator.out_activation_, estimator.n_outputs_
-    if output == "exp":
-        raise InvalidInputError(
-            "This MLPRegressor cannot be edited: its loss is 'poisson', and fairij supports only "
-            "'squared_error'."
-        )
-    if output != "softmax" and width > 1:
-        raise InvalidInputError(
-            f"This {type(estimator).__name__} cannot be edited: it has {width} targets at once; "
-            "train one model per target."
-        )
+    reason, width = "", estimator.n_outputs_
+    if estimator.out_activation_ == "exp":
+        reason = "its loss is 'poisson', and fairij supports only 'squared_error'"
+    elif estimator.out_activation_ != "softmax" and width > 1:
+        reason = f"it has {width} targets at once; train one model per target"
+    if reason:
+        raise InvalidInputError(f"This {type(estimator).__name__} cannot be edited: {reason}.")

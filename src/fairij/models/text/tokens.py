@@ -19,8 +19,6 @@ Tokenise = Callable[[list[str]], Mapping[str, Any]]
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 # other inputs of transformers' models, which are not passed on
 OTHERS = ("position_ids", "inputs_embeds", "global_attention_mask", "decoder_input_ids", "bbox")
-UNLIMITED = 2**30  # a tokenizer without a limit reports a larger number
-OTHERWISE = 512  # the longest text, if neither tokenizer nor model says
 
 
 def token_rows(
@@ -158,8 +156,8 @@ def with_padding_token(tokenizer: Any) -> Any:
 def longest_text(model: Any, tokenizer: Any) -> int:
     """How many tokens a text may have: by the tokenizer's limit and the model's positions."""
     allowed = getattr(tokenizer, "model_max_length", None) or 0
-    limits = [int(allowed)] if 0 < allowed < UNLIMITED else []
-    return min([*limits, *_positions(model)], default=OTHERWISE)
+    limits = [int(allowed)] if 0 < allowed < 2**30 else []  # a huge number means no limit
+    return min([*limits, *_positions(model)], default=512)
 
 
 def _positions(model: Any) -> list[int]:

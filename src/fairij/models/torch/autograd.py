@@ -117,6 +117,5 @@ def saved_bytes(build: Callable[[], Any], shared: Sequence[Tensor] = ()) -> int:
         return t
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        kept = build()
-    del kept
+        build()
     return sum(seen.values())

@@ -88,8 +88,7 @@ class HistGradient(Boosting):
         if not model.do_early_stopping_:
             return None
         rows = int(model._predictors[0][0].nodes["count"][0])
-        seed, stratify = model._random_seed, self.classes is not None
-        return split_off(y, lambda n: n == rows, model.validation_fraction, seed, stratify)
+        return split_off(model, y, lambda n: n == rows, model._random_seed)
 
     def replaced(self, values: NDArray[np.float64]) -> Any:
         clone = copy.deepcopy(self._model)
@@ -143,12 +142,7 @@ class GradientBoosting(Boosting):
         if model.n_iter_no_change is None:
             return None
         drawn, share = int(model.estimators_[0, 0].tree_.n_node_samples[0]), model.subsample
-        seed, stratify = model.random_state, self.classes is not None
-
-        def is_trained(rows: int) -> bool:
-            return max(1, int(share * rows)) == drawn
-
-        return split_off(y, is_trained, model.validation_fraction, seed, stratify)
+        return split_off(model, y, lambda n: max(1, int(share * n)) == drawn, model.random_state)
 
     def replaced(self, values: NDArray[np.float64]) -> Any:
         clone = copy.deepcopy(self._model)

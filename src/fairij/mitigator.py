@@ -171,7 +171,8 @@ class FairIJ(EditingEstimator):
         asked, seconds = self.get_params(deep=False), dict[str, float]()
         settings = check_settings(asked, run.seed(check_seed(self.random_state)))  # settings
         X, X_val = as_source(train[0]), as_source(validation[0])
-        data = data_of((X, *train[1:]), (X_val, *validation[1:]), settings, run.column)  # rows
+        split = (settings.validation_fraction, settings.seed)
+        data = data_of((X, *train[1:]), (X_val, *validation[1:]), split, run.column)  # rows
         editable = self._adapted(run, self.estimator, self.parameters)  # model
         editable, settings = run.recorded(editable, data, settings, asked)  # identity
         fingerprint = in_background(partial(data_fingerprint, X, data.y_as_given), X)

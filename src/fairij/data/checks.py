@@ -1,7 +1,4 @@
-"""Checks of what users give: settings, vectors with one value per row, and the rows of a fit.
-
-Every message names the requirement, the value found and the cure.
-"""
+"""Checks of what users give: settings, vectors with one value per row, and the rows of a fit."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -176,20 +173,10 @@ class Data:
     notices: tuple[Notice, ...] = ()
 
 
-class Split(Protocol):
-    """How validation rows are split off, if none are given."""
-
-    @property
-    def validation_fraction(self) -> float: ...
-
-    @property
-    def seed(self) -> int: ...
-
-
 def data_of(
     train: tuple[Any, ...],
     validation: tuple[Any, ...],
-    split: Split,
+    split: tuple[float, int],  # the fraction of rows for validation if none are given, a seed
     column: Callable[[Any, Any], Any],  # of X and values: the values of all rows of X
 ) -> Data:
     """Check what the user gave: (X, y, weights, groups) and (X, y, groups) of validation rows."""
@@ -212,7 +199,7 @@ def data_of(
     if missing:
         truth, encoded = vector("y", y, rows), encode_groups(groups, expected_rows=rows)
         whole = Data(X, truth, _weights(weight, rows), X, truth, encoded, truth, y)
-        return _split_off(whole, split)
+        return _split_off(whole, *split)
     with speaking_of("X_val"):
         rows_val = n_rows(X_val)
     Columns.of(X).check("X_val", X_val)
@@ -227,9 +214,9 @@ def _weights(values: Any, rows: int) -> Tensor | None:
     return None if array is None else torch.as_tensor(array)
 
 
-def _split_off(data: Data, split: Split) -> Data:
+def _split_off(data: Data, fraction: float, seed: int) -> Data:
     """A fraction of each group's rows for validation, the others for training."""
-    held = held_out("validation_fraction", split.validation_fraction, data.groups, split.seed)
+    held = held_out("validation_fraction", fraction, data.groups, seed)
     inside, outside = np.flatnonzero(~held), np.flatnonzero(held)
     return replace(
         data,

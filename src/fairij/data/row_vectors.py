@@ -1,8 +1,7 @@
 """Tensors with one entry per row, made and read block by block, in memory or in a file.
 
-A file is used if there are too many rows for memory. It has no name, and is deleted with its
-tensor, even if the process is killed. Pages that were touched count as memory of this process
-until `release` gives them back; they are read again when needed.
+A file has no name, and is deleted with its tensor, even if the process is killed. Pages that were
+touched count as memory of this process until `release` gives them back.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""An audit: the usual metrics of a set of predictions, each with an interval.
-
-Intervals of metrics are of the percentile bootstrap. Those of each group's rates are Wilson's for
-shares and the normal one for means.
-"""
+"""An audit: the usual metrics of a set of predictions, each with an interval."""
 
 from __future__ import annotations
 
@@ -41,7 +37,7 @@ def _frame(rows: dict[str, Interval]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Audit:
-    """Metrics with percentile-bootstrap intervals, and the rates of each group.
+    """Metrics with percentile-bootstrap intervals, and rates with Wilson's (of means, normal) ones.
 
     ``audit[name]`` is the value of a metric, also of one in ``more``.
     """
@@ -164,9 +160,6 @@ def audit(
     random_state: int | None = 0,
 ) -> Audit:
     """Audit class predictions. Of two labels the larger one is positive.
-
-    Rows drawn with replacement change only the table of counts, and that is a multinomial draw.
-    So thousands of resamples cost little more than one pass over the rows.
 
     Parameters
     ----------

@@ -308,7 +308,7 @@ def rows_compared(
     return found
 
 
-def _listed(cells: dict[str, int], most: int = 6) -> str:
-    some = [f"{n} of {name!r}" for name, n in list(cells.items())[:most]]
+def _listed(cells: dict[str, int]) -> str:
+    some = [f"{n} of {name!r}" for name, n in list(cells.items())[:6]]
     more = len(cells) - len(some)
     return ", ".join(some) + (f" and {more} more like these" if more else "")

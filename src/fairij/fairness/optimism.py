@@ -1,11 +1,9 @@
 """How much the gap of a chosen edit grows on new rows.
 
 The candidate with the smallest gap on the validation rows is partly the luckiest one. So the choice
-is repeated: one candidate is chosen on a resample of the rows, and its gap is measured on a second,
-independent resample. The mean distance between the two gaps is the optimism of the choice.
-
-The candidates are not computed again. If they come from the rows of the choice, as with
-``validation="reuse"``, the expected gap is too low; only held-out rows show by how much.
+is repeated on resamples of the rows, and each chosen gap is measured on a second, independent
+resample. The candidates are not computed again: if they come from the rows of the choice, as with
+``validation="reuse"``, the expected gap is too low.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ from fairij.fairness.rates import PERFORMANCES, accuracy
 Array = NDArray[np.float64]
 MOST_ROWS = 2**17  # with more rows luck hardly matters, so the choice is not recorded
 DRAWS_AT_ONCE = 2**19  # resamples times patterns
+Z = NormalDist().inv_cdf(0.975)  # confidence 0.95
 COUNTS_AT_ONCE = 2**25  # resamples times candidates times cells of their tables
 
 
@@ -144,13 +143,11 @@ def _defined(gaps: Array) -> Array:
     return np.where(np.isnan(gaps), np.inf, gaps)
 
 
-def rows_needed(rate: float, gap: float, confidence: float = 0.95) -> int:
+def rows_needed(rate: float, gap: float) -> int:
     """Rows of each of two groups that show their gap to within it: ``2 z^2 p (1 - p) / gap^2``."""
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    return ceil(2 * z**2 * rate * (1 - rate) / gap**2)
+    return ceil(2 * Z**2 * rate * (1 - rate) / gap**2)
 
 
-def half_width(rate: float, rows: int, confidence: float = 0.95) -> float:
+def half_width(rate: float, rows: int) -> float:
     """How far the rate of one group may be off: ``z sqrt(p (1 - p) / rows)``."""
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    return z * sqrt(rate * (1 - rate) / rows)
+    return Z * sqrt(rate * (1 - rate) / rows)

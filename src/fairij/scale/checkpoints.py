@@ -1,8 +1,7 @@
 """Checkpoints: a journal of every pass over the rows, from which a stopped run resumes.
 
-The slow steps of a run are passes over the rows. Every few seconds their results are written, in
-order, to one file with a checksum. A run that starts again makes the same passes in the same order:
-it reads those that were done and computes the others, so it ends with the same bits.
+Every few seconds the results are written, in order, to one file with a checksum. A run that starts
+again makes the same passes in the same order, so it reads those that were done.
 """
 
 from __future__ import annotations

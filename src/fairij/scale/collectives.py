@@ -1,7 +1,6 @@
 """Exchanges between processes that fail on all of them together.
 
-Before each exchange, processes report errors, so that all fail together instead of hanging. A
-process that fails reports its error in place of the next exchange.
+Before each exchange, processes report errors, so that none waits for one that has failed.
 """
 
 from __future__ import annotations

@@ -82,9 +82,8 @@ def stream_influence(
 ) -> TopRows:
     """Score rows chunk by chunk with a fitted `FairIJ`: ``-(J r) l'(z) / N``, as `influence_`.
 
-    Every row has weight one. If the model was fitted with sample or class weights, the scores of
-    training rows are what `influence_` would be without the weights. Memory holds one chunk, the
-    labels and the ``top`` highest scores.
+    Every row has weight one, also if the model was fitted with sample or class weights. Memory
+    holds one chunk, the labels and the ``top`` highest scores.
 
     Parameters
     ----------
@@ -98,13 +97,12 @@ def stream_influence(
         A ``.npy`` or ``.parquet`` file. It appears when all scores are in it. Of a `Shard`,
         process 3 writes ``scores-3.npy`` for ``scores.npy``, with its rows counted from 0.
     top : int, default=0
-        How many of the highest scores to return. Of a `Shard`, they are the highest of all
-        processes, on each of them.
+        How many of the highest scores to return; of a `Shard`, the highest of all processes.
     overwrite : bool, default=False
         Whether to replace ``out`` if it exists.
     checkpoint : path, default=None
         A folder in which scores are recorded. A repeated call resumes after the last recorded
-        chunk and ends with the same bits. Each process has its own journal in it.
+        chunk and ends with the same bits.
 
     Returns
     -------

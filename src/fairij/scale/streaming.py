@@ -1,8 +1,7 @@
 """A model on rows that are read as they are needed: every product is one pass over chunks.
 
-``J^T u`` is a sum over chunks, ``J r`` the results of the chunks one after the other. Memory holds
-one chunk, and the first chunks between passes as far as the memory limit allows. Vectors with one
-entry per row are stored in files.
+Memory holds one chunk, and the first chunks between passes as far as the memory limit allows.
+Vectors with one entry per row are stored in files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Safetensors files with a hash of all their bytes in the header.
 
-Nothing is unpickled. Sizes and header are checked before the tensors are read. A file appears
-whole or not at all.
+Nothing is unpickled. A file appears whole or not at all.
 """
 
 from __future__ import annotations

@@ -208,10 +208,7 @@ def known_categories(model: Any, frame: pd.DataFrame) -> dict[str, Known]:
 
 
 def check_categories(model: Any, tables: Iterable[pd.DataFrame], *, where: str) -> None:
-    """Warn about values that the model does not know; raise if it cannot take them.
-
-    ``tables`` are the feature columns, as one table or in parts.
-    """
+    """Warn about values that the model does not know; raise if it cannot take them."""
     known: dict[str, Known] | None = None
     present: Counter[str] = Counter()
     unseen: defaultdict[str, Counter[Any]] = defaultdict(Counter)

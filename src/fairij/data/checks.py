@@ -87,11 +87,8 @@ def has_method(name: str, value: Any, method: str, allowed: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    return (
-        f"{value!r}, which is a class: write {value.__name__}()"
-        if isinstance(value, type)
-        else repr(value)
-    )
+    is_class = isinstance(value, type)
+    return repr(value) + (f", which is a class: write {value.__name__}()" if is_class else "")
 
 
 def looked_up(

@@ -36,7 +36,6 @@ class Source(ABC):
     @abstractmethod
     def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:
         """Rows ``start`` to ``stop`` in order, in tables of at most ``size`` rows each."""
-        ...
 
     def column(self, name: Name) -> NDArray[Any]:
         """One column of the data that is not among the features."""
@@ -144,10 +143,9 @@ class LoaderSource(Source):
                 return {name: batch[name] for name in features}
             return tuple(batch[int(name)] for name in features)
         except (KeyError, IndexError, TypeError, ValueError):
-            parts = (
-                f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else type(batch).__name__
-            )
-            found = f"the keys {list(batch)}" if isinstance(batch, Mapping) else parts
+            several = isinstance(batch, (tuple, list))
+            found = f"{len(batch)} parts" if several else type(batch).__name__
+            found = f"the keys {list(batch)}" if isinstance(batch, Mapping) else found
             raise InvalidInputError(
                 f"A batch of the DataLoader must hold {features!r}, got {found}."
             ) from None

@@ -1,7 +1,6 @@
 """A model whose passes over rows are recorded in a `Journal`.
 
-The inner objects are made when a pass must be computed. So a run that resumes makes nothing for
-the passes that it finds in the journal.
+The inner objects are made when the first pass must be computed that is not in the journal.
 """
 
 from __future__ import annotations
@@ -67,26 +66,21 @@ class JournaledEvaluator(Recorded[Evaluator]):
         return self._inner.estimates
 
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
-        given = torch.cat([direction.double().cpu(), scales.double().cpu()])
-        return self._learned(
-            "along", given, lambda inner: inner.along(direction, scales), runs=len(scales) == 1
-        )
+        return self._learned("along", direction, scales, lambda e: e.along(direction, scales))
 
     def confirm(self, direction: Tensor, scale: float, *, everywhere: bool) -> Tensor:
         steps = torch.tensor([scale], dtype=torch.float64)
         if not self.estimates:
             return self.along(direction, steps)
-        given = torch.cat([direction.double().cpu(), steps])
+        name = "confirm everywhere" if everywhere else "confirm"
         return self._learned(
-            "confirm everywhere" if everywhere else "confirm",
-            given,
-            lambda inner: inner.confirm(direction, scale, everywhere=everywhere),
-            runs=True,
+            name, direction, steps, lambda e: e.confirm(direction, scale, everywhere=everywhere)
         )
 
     def _learned(
-        self, name: str, given: Tensor, work: Callable[[Evaluator], Tensor], *, runs: bool
+        self, name: str, direction: Tensor, scales: Tensor, work: Callable[[Evaluator], Tensor]
     ) -> Tensor:
+        given = torch.cat([direction.double().cpu(), scales.double().cpu()])
         computed = False
 
         def make() -> Tensor:
@@ -97,7 +91,7 @@ class JournaledEvaluator(Recorded[Evaluator]):
             return work(self._inner)
 
         value = self._pass(name, given, make)
-        if not computed and runs and self.estimates:
+        if not computed and len(scales) == 1 and self.estimates:
             self._missed.append(work)
         return value
 

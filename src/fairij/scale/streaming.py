@@ -63,12 +63,12 @@ class Chunks:
         """A few rows, to try the model on."""
         return next(self.source.chunks(min(PROBE_ROWS, self.size)))
 
-    def read(self, start: int = 0) -> Iterator[tuple[int, Any]]:
-        """Each chunk with the number of its first row."""
+    def read(self, start: int = 0) -> Iterator[tuple[slice, Any]]:
+        """Each chunk with its rows."""
         place = start
         for table in self.source.chunks(self.size, start):
-            yield place, table
-            place += table_rows(table)
+            first, place = place, place + table_rows(table)
+            yield slice(first, place), table
             release()
         if place != len(self.source):
             raise InvalidInputError(
@@ -80,12 +80,11 @@ class Chunks:
         self, work: Callable[[Any, slice], T], start: int = 0
     ) -> Iterator[tuple[slice, T]]:
         """The result of the work for each chunk, with its rows; errors say which rows."""
-        for place, table in self.read(start):
-            rows = slice(place, place + table_rows(table))
+        for rows, table in self.read(start):
             try:
                 made = work(table, rows)
             except InvalidInputError as error:
-                where = f"(Rows here are counted from row {place} of the source.)"
+                where = f"(Rows here are counted from row {rows.start} of the source.)"
                 raise InvalidInputError(f"{error} {where}") from None
             yield rows, made
 
@@ -145,11 +144,10 @@ class StreamedLinearization:
 
     def _sum(self, of_chunk: Callable[[slice, Linearization], Tensor]) -> Tensor:
         def work() -> Tensor:
-            total: Tensor | None = None
-            for rows, part in self._each():
-                value = of_chunk(rows, part)
-                total = value.clone() if total is None else total.add_(value)
-            assert total is not None
+            values = (of_chunk(rows, part) for rows, part in self._each())
+            total = next(values).clone()
+            for value in values:
+                total.add_(value)
             return total
 
         return retried(work, self._with_less)
@@ -219,13 +217,13 @@ class StreamedLinearization:
         def work() -> Tensor:
             theta = self._model.theta
             totals = theta.new_zeros(len(theta), len(pieces))
-            for start, table in self._chunks.read():
-                ends = torch.tensor([start, start + table_rows(table)])
+            for chunk, table in self._chunks.read():
+                ends = torch.tensor([chunk.start, chunk.stop])
                 here = slice(*torch.searchsorted(chosen, ends).tolist())
                 if here.start == here.stop:
                     continue
                 rows, numbers = chosen[here], piece_of[here].to(weights.device)
-                part = self._linearized(part_of_table(table, (rows - start).numpy()))
+                part = self._linearized(part_of_table(table, (rows - chunk.start).numpy()))
                 own = [torch.nonzero(numbers == piece)[:, 0] for piece in range(len(pieces))]
                 totals += part.sums(weights[rows.to(weights.device)], own)
             return totals

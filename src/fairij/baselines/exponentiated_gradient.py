@@ -37,9 +37,8 @@ class ExponentiatedGradient(Baseline):
     """A mixture of classifiers, each fitted to reweighted and relabelled training rows.
 
     On the training rows, each group's rate is within the tolerance of the rate of all rows, so
-    two groups may differ by twice as much. Every step trains the network again, so this is the
-    slowest baseline. Its default recipe is short, starts from the given model and takes larger
-    steps than the others', because the network must react to new weights.
+    two groups may differ by twice as much. Every step trains the network again. So the default
+    recipe is short, starts from the given model and takes large steps to react to new weights.
 
     Parameters
     ----------

@@ -151,7 +151,6 @@ def fair_program(positive: Array, weights: Array, tolerance: float) -> tuple[Arr
         np.concatenate([side, -side]),
         np.full(2 * len(side), n * tolerance / 2),
         bounds=(0, 1),
-        method="highs",
     )
     if found.x is None:
         raise FairIJError(f"The linear program of LinearPost was not solved: {found.message}")

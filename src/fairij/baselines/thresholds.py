@@ -97,8 +97,7 @@ class HPS(GroupThresholds):
             prefit=True,
             predict_method="predict",
         )
-        labels = validation.y.astype(int)
-        optimiser.fit(scores[:, None], labels, sensitive_features=validation.s)
+        optimiser.fit(scores[:, None], validation.y.astype(int), sensitive_features=validation.s)
         # fairlearn has no public name for the probabilities; its own examples use this one
         return lambda scores, s: np.asarray(
             optimiser._pmf_predict(scores[:, None], sensitive_features=s)[:, 1]

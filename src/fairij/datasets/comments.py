@@ -52,7 +52,9 @@ def fetch_civil_comments(
     path: PathLike | None = None,
     hub: str | None = None,
 ) -> Bunch:
-    """Load WILDS' file with its official split.
+    """Load WILDS' file with its official split: 'train', 'val' or 'test'.
+
+    The `Bunch` is as from `fetch_adult`. Its `data` are the texts, and it has no hashes.
 
     Parameters
     ----------
@@ -68,12 +70,6 @@ def fetch_civil_comments(
     hub : str, optional
         A dataset repository on the Hugging Face hub that holds the file, "name/repository". It is
         used if `path` is not given and the cache does not have the file. Needs `huggingface_hub`.
-
-    Returns
-    -------
-    Bunch
-        `data` (the texts), `target`, `sensitive_features`, `split` ('train', 'val' or 'test'),
-        `feature_names`, `target_names`, `DESCR`, `source` by file name.
     """
     file = _locate(path, data_home, hub)
     table = _read(file)
@@ -188,7 +184,7 @@ def fetch_wikipedia_comments(
     as_frame: bool = True,
     **files: Unpack[FileOptions],
 ) -> Bunch:
-    """Load the comments with a split that depends only on their text.
+    """Load the comments with a split that depends only on their text: 'train', 'val' or 'test'.
 
     Parameters
     ----------
@@ -198,13 +194,8 @@ def fetch_wikipedia_comments(
     as_frame : bool, default=True
         Whether to return pandas objects or numpy arrays.
     **files : dict
-        `data_home`, `path`, `download` and `verify` of `fetch_adult`. `path` is the file
-        ``clean_data.csv`` or its folder.
-
-    Returns
-    -------
-    Bunch
-        As from `fetch_adult`. `data` are the texts, and `split` is 'train', 'val' or 'test'.
+        As for `fetch_adult`, like the returned `Bunch`, whose `data` are the texts. `path` is the
+        file ``clean_data.csv`` or its folder.
     """
     names = check_sensitive(sensitive, IDENTITY_TERMS)
     found = read_files((FILE,), **files)

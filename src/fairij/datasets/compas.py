@@ -24,7 +24,6 @@ FEATURES = (
     *("c_charge_degree",),
 )
 TARGET = "two_year_recid"
-FILTER_COLUMNS = ("days_b_screening_arrest", "is_recid", "score_text")
 
 DESCR = """COMPAS two-year recidivism, Angwin, Larson, Mattu and Kirchner, ProPublica 2016.
 
@@ -64,7 +63,7 @@ def _read(races: Sequence[str] | None, contents: list[bytes]) -> pd.DataFrame:
     # two column names are repeated; pandas keeps the first of each under its name
     table = pd.read_csv(
         BytesIO(contents[0]),
-        usecols=[*FEATURES, *FILTER_COLUMNS, TARGET],
+        usecols=[*FEATURES, "days_b_screening_arrest", "is_recid", "score_text", TARGET],
         keep_default_na=False,  # score_text 'N/A' is a value
         na_values=[""],
     ).rename(columns={TARGET: "target"})

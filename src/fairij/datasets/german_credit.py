@@ -26,8 +26,7 @@ FEATURES = (
 )
 ATTRIBUTES = {
     "sex": SensitiveAttribute(
-        "personal_status",
-        lambda status: np.where(status.isin(("A92", "A95")), "Female", "Male"),
+        "personal_status", lambda status: np.where(status.isin(("A92", "A95")), "Female", "Male")
     ),
     "age": SensitiveAttribute("age", lambda age: np.where(age > 25, "over 25", "up to 25")),
 }

@@ -40,8 +40,7 @@ def on_device(
 ) -> TextRows:
     """Numbers as a tensor (N, D); tokenised rows (or texts) as padded tokens."""
     if _holds_numbers(X):
-        vectors: Tensor = to_tensors(X, dtype=dtype, device=device)
-        return vectors
+        return to_tensors(X, dtype=dtype, device=device)
     return padded(X, device, pad=pad, tokenise=tokenise)
 
 
@@ -54,11 +53,7 @@ def _holds_numbers(X: Any) -> bool:
 def shuffled(
     rows: TextRows, batch_size: int, generator: torch.Generator, size: Tensor | None
 ) -> Iterator[tuple[TextRows, Tensor]]:
-    """Batches in random order, each with its row numbers.
-
-    ``size`` are the lengths of rows of tokens. Rows of similar length share a batch, and tokens
-    are cut to the longest row of the batch.
-    """
+    """Batches in random order, each with its row numbers; tokens by their lengths ``size``."""
     order = torch.randperm(n_rows(rows), generator=generator)
     if not isinstance(rows, Mapping) or size is None:
         order = order.to(rows.device)  # type: ignore[union-attr]

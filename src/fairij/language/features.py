@@ -69,12 +69,14 @@ def features(
     budget = BATCH_TOKENS.get(device.type, BATCH_TOKENS["cpu"])
     if batch_tokens is not None:
         budget = whole_number("batch_tokens", batch_tokens, 1)
-    kept = None if cache is None else Kept(Path(cache), fingerprint(tokens, encoder, pooling))
+    given = "" if cache is None else fingerprint(tokens, encoder, pooling)
     order = longest_first(tokens)
     vectors = np.empty((len(order), encoder.config.hidden_size), np.float32)
     for first in range(0, len(order), BLOCK_ROWS):
         block = order[first : first + BLOCK_ROWS]
-        found = None if kept is None else kept.read(first, (len(block), vectors.shape[1]))
+        shape = (len(block), vectors.shape[1])
+        kept = None if cache is None else Kept(Path(cache), given, first, shape)
+        found = None if kept is None else kept.read()
         if found is None:
             parts: list[Tensor] = []
             with without_dropout(encoder):
@@ -83,7 +85,7 @@ def features(
                     progress("features", first + sum(map(len, parts)), len(order))
             found = torch.cat(parts)
             if kept is not None:
-                kept.write(first, found)
+                kept.write(found)
         else:
             progress("features", first + len(block), len(order))
         vectors[block.numpy()] = found.numpy()
@@ -91,52 +93,43 @@ def features(
 
 
 class Kept:
-    """The cache of one computation: a folder with one file per block of rows.
+    """The file of one block of rows in the cache. Rows are numbered from the longest."""
 
-    Rows are numbered in the order of computation, longest first.
-    """
+    def __init__(self, cache: Path, given: str, first: int, shape: tuple[int, int]) -> None:
+        name = f"{first:09}-{first + shape[0] - 1:09}.safetensors"
+        self._path, self._shape = cache / f"features-{given}" / name, shape
+        self._header = {"format": FORMAT, "fingerprint": given, "first": str(first)}
 
-    def __init__(self, cache: Path, given: str) -> None:
-        self._folder, self._given = cache / f"features-{given}", given
-
-    def read(self, first: int, shape: tuple[int, int]) -> Tensor | None:
-        """The vectors of a block; None if there is no intact file."""
-        path = self._path(first, shape[0])
-        if not path.exists():
+    def read(self) -> Tensor | None:
+        """The vectors; None if there is no intact file."""
+        if not self._path.exists():
             return None
         try:
-            header, tensors = read_sealed(path, FORMAT)
+            header, tensors = read_sealed(self._path, FORMAT)
             vectors = tensors["vectors"]
-            if header != {**header, **self._header(first)}:
+            if header != {**header, **self._header}:
                 raise ValueError("it belongs to other rows or to another encoder")
-            if vectors.shape != shape or vectors.dtype != torch.float32:
-                raise ValueError(f"it must hold {shape} numbers, not {tuple(vectors.shape)}")
+            if vectors.shape != self._shape or vectors.dtype != torch.float32:
+                raise ValueError(f"it must hold {self._shape} numbers, not {tuple(vectors.shape)}")
         except UNREADABLE as error:
             warnings.warn(
-                f"The cache's file {path} cannot be used ({error}), so its {shape[0]} vectors are "
-                "computed again.",
+                f"The cache's file {self._path} cannot be used ({error}), so its {self._shape[0]} "
+                "vectors are computed again.",
                 FairIJWarning,
                 stacklevel=3,
             )
             return None
         return vectors
 
-    def write(self, first: int, vectors: Tensor) -> None:
-        """Store the vectors of a block."""
-        path = self._path(first, len(vectors))
+    def write(self, vectors: Tensor) -> None:
+        """Store the vectors."""
         try:
-            write_sealed(path, {"vectors": vectors}, self._header(first))
+            write_sealed(self._path, {"vectors": vectors}, self._header)
         except OSError as error:
             raise CheckpointError(
-                f"The cache {path} must be writable: {error.strerror or error}. Earlier blocks "
-                "are intact: free some space or give another folder, and run again."
+                f"The cache {self._path} must be writable: {error.strerror or error}. Earlier "
+                "blocks are intact: free some space or give another folder, and run again."
             ) from error
-
-    def _path(self, first: int, rows: int) -> Path:
-        return self._folder / f"{first:09}-{first + rows - 1:09}.safetensors"
-
-    def _header(self, first: int) -> dict[str, str]:
-        return {"format": FORMAT, "fingerprint": self._given, "first": str(first)}
 
 
 @contextmanager

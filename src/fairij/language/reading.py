@@ -159,10 +159,8 @@ def identity_rates(
             f"{type(identities).__name__} of length {len(identities)}."
         )
     truth = zeros_and_ones("y", y)
-    said = {
-        when: zeros_and_ones(when, predicted, len(truth))
-        for when, predicted in (("before", before), ("after", after))
-    }
+    given = {"before": before, "after": after}
+    said = {when: zeros_and_ones(when, labels, len(truth)) for when, labels in given.items()}
     lines = []
     for name, column in identities.items():
         mentioned = zeros_and_ones(f"identities[{name!r}]", column, len(truth))

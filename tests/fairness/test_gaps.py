@@ -21,7 +21,7 @@ def test_every_gap_has_all_its_forms(gap: Gap) -> None:
     constraint = CONSTRAINTS[gap.name]
     assert constraint.rates == gap.rates
     assert (constraint.parts is not None) == gap.balanced
-    assert f"| `{gap.name}` | {gap.compares} | " in markdown()
+    assert f"| `{gap.name}` | {gap.rates_in_words}" in markdown()
     assert getattr(fairness, gap.metric_name).__name__ == gap.metric_name
     assert gap.metric_name in dir(fairness)
     rng = np.random.default_rng(0)

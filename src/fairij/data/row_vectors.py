@@ -30,8 +30,14 @@ def new_rows(like: Tensor, rows: int, *, in_file: bool) -> Tensor:
     shape = (rows, *like.shape[1:])
     size = prod(shape) * like.element_size()
     if in_file and size >= SMALLEST and like.device.type == "cpu" and CAN_MAP:
-        with suppress(OSError):  # no folder for temporary files, or no space in it
-            return _new_in_file(size, like.dtype).view(shape)
+        # an error says that there is no folder for temporary files, or no space in it
+        with suppress(OSError), tempfile.TemporaryFile() as file:
+            # reserve the space now: if the disk fills up later, a write would kill the process
+            os.posix_fallocate(file.fileno(), 0, size)
+            pages = mmap.mmap(file.fileno(), size)
+            tensor = torch.frombuffer(pages, dtype=like.dtype)
+            _maps[tensor.untyped_storage().data_ptr()] = pages
+            return tensor.view(shape)
     return like.new_empty(shape)
 
 
@@ -76,13 +82,3 @@ def joined(parts: Iterator[Tensor], rows: int, *, in_file: bool = False) -> Tens
             f"{place} came back."
         )
     return whole
-
-
-def _new_in_file(size: int, dtype: torch.dtype) -> Tensor:
-    with tempfile.TemporaryFile() as file:
-        # reserve the space now: if the disk fills up later, a write would kill the process
-        os.posix_fallocate(file.fileno(), 0, size)
-        pages = mmap.mmap(file.fileno(), size)
-    tensor = torch.frombuffer(pages, dtype=dtype)
-    _maps[tensor.untyped_storage().data_ptr()] = pages
-    return tensor

@@ -1,7 +1,4 @@
-"""Tables of rows in any form: count the rows, take some, check them, make tensors of them.
-
-A table is in memory, or a `Source` that is read chunk by chunk, or spread over processes.
-"""
+"""Tables of rows in any form: count the rows, take some, check them, make tensors of them."""
 
 from __future__ import annotations
 

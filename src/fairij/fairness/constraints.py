@@ -112,7 +112,10 @@ class Constraint:
         with torch.enable_grad():
             seen = z if self.takes_outputs else loss.scores(z, temperature)
             if hard and loss.is_classification and not self.takes_outputs:
-                seen = seen + (_thresholded(seen, loss.predict(z)) - seen).detach()
+                predicted = loss.predict(z)
+                if seen.ndim == 2:
+                    predicted = torch.nn.functional.one_hot(predicted, seen.shape[1])
+                seen = seen + (predicted.to(seen) - seen).detach()
             data = (seen, y, codes)
             values = [self.surrogate(*data)] if self.parts is None else list(self.parts(*data))
             return [(float(self._scalar(value)), self._gradient(value, z)) for value in values]
@@ -161,13 +164,6 @@ class Constraint:
                 f"{type(value).__name__} of shape {shape}."
             )
         return value.detach()
-
-
-def _thresholded(scores: Tensor, predicted: Tensor) -> Tensor:
-    """Predicted classes in the form of scores: 0 or 1, with one column per class if several."""
-    if scores.ndim == 1:
-        return predicted.to(scores)
-    return torch.nn.functional.one_hot(predicted, scores.shape[1]).to(scores)
 
 
 def smooth_gap(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:

@@ -107,7 +107,26 @@ def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) 
     if isinstance(sensitive_features, Groups):
         check_rows("sensitive_features", sensitive_features, expected_rows)
         return sensitive_features
-    return _codes_of(as_frame(sensitive_features, expected_rows=expected_rows))
+    frame = as_frame(sensitive_features, expected_rows=expected_rows)
+    codes = np.zeros(len(frame), dtype=np.int64)
+    names: list[tuple[str, ...]] = [()]
+    absent: list[str] = []
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            counted = column.value_counts()
+            absent += [str(name) for name in counted.index[counted == 0]]
+            column = column.astype(column.cat.categories.dtype)
+        try:
+            inverse, values = pd.factorize(column, sort=True)
+        except TypeError as error:  # for example rows of different lengths
+            raise InvalidInputError(f"`sensitive_features` cannot be grouped: {error}.") from None
+        shown = list(map(str, values))
+        if len(set(shown)) < len(shown):  # for example 1 and "1"
+            shown = list(map(repr, values))
+        pairs, codes = np.unique(codes * len(values) + inverse, return_inverse=True)
+        names = [(*names[pair // len(values)], shown[pair % len(values)]) for pair in pairs]
+    return Groups(codes.astype(np.int64), tuple(map(" & ".join, names)), tuple(absent))
 
 
 def as_frame(sensitive_features: Any, *, expected_rows: int | None = None) -> pd.DataFrame:
@@ -139,25 +158,3 @@ def _columns(values: Any) -> pd.DataFrame:
         return pd.DataFrame(values)
     except ValueError as error:  # a dict of columns with different lengths
         raise InvalidInputError(f"`sensitive_features` is not a table: {error}.") from None
-
-
-def _codes_of(frame: pd.DataFrame) -> Groups:
-    codes = np.zeros(len(frame), dtype=np.int64)
-    names: list[tuple[str, ...]] = [()]
-    absent: list[str] = []
-    for place in range(frame.shape[1]):
-        column = frame.iloc[:, place]
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            counted = column.value_counts()
-            absent += [str(name) for name in counted.index[counted == 0]]
-            column = column.astype(column.cat.categories.dtype)
-        try:
-            inverse, values = pd.factorize(column, sort=True)
-        except TypeError as error:  # for example rows of different lengths
-            raise InvalidInputError(f"`sensitive_features` cannot be grouped: {error}.") from None
-        shown = list(map(str, values))
-        if len(set(shown)) < len(shown):  # for example 1 and "1"
-            shown = list(map(repr, values))
-        pairs, codes = np.unique(codes * len(values) + inverse, return_inverse=True)
-        names = [(*names[pair // len(values)], shown[pair % len(values)]) for pair in pairs]
-    return Groups(codes.astype(np.int64), tuple(map(" & ".join, names)), tuple(absent))

@@ -7,7 +7,6 @@ gap in another way there is one for it too, such as ``equalized_odds_sum``, the 
 
 Several sensitive columns mean their intersection. With more than two classes each class is taken
 against the rest. Of two labels the larger one is positive, as in scikit-learn's ``classes_[1]``.
-`fairij.fairness.rates` says how groups without rows and rates over no rows are treated.
 """
 
 from __future__ import annotations

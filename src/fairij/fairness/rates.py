@@ -3,8 +3,7 @@
 In classification a rate is a share of a table of counts: ``counts[..., g, t, p]`` is the (weighted)
 number of rows of group ``g`` with true class ``t`` and predicted class ``p``. With more than two
 classes each class has a rate against the rest; with two only the second, positive class has one. In
-regression a rate is a mean. A gap says which rates are compared between groups, and how several
-differences become one number.
+regression a rate is a mean.
 
 As in fairlearn, a group without rows has the rate NaN and takes no part in a gap; a rate over no
 rows of a group that has others, such as true positives without positives, is 0. So look at sizes.
@@ -244,11 +243,6 @@ class Gap:
         return " and ".join(rate.words for rate in self.rates)
 
     @property
-    def compares(self) -> str:
-        """What is compared and how, in plain words."""
-        return self.rates_in_words + "; the differences are closed together" * self.balanced
-
-    @property
     def formula(self) -> str:
         """The definition, with the fold if there can be several differences."""
         parts = " and ".join(f"(max_g - min_g) {rate.formula}" for rate in self.rates)
@@ -359,6 +353,8 @@ def rates_by_name(counts: Array) -> dict[str, Array]:
 
 def markdown() -> str:
     """The table of all constraints for the documentation: name, what it compares, formula."""
-    head = ["| constraint | what it compares between groups | gap |", "|---|---|---|"]
-    rows = [f"| `{gap.name}` | {gap.compares} | `{gap.formula}` |" for gap in GAPS.values()]
-    return "\n".join(head + rows)
+    lines = ["| constraint | what it compares between groups | gap |", "|---|---|---|"]
+    for gap in GAPS.values():
+        compared = gap.rates_in_words + "; the differences are closed together" * gap.balanced
+        lines.append(f"| `{gap.name}` | {compared} | `{gap.formula}` |")
+    return "\n".join(lines)

@@ -1,7 +1,4 @@
-"""Safetensors files with a hash of all their bytes in the header.
-
-Nothing is unpickled. A file appears whole or not at all.
-"""
+"""Safetensors files with a hash of all their bytes in the header; nothing is unpickled."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Check a LightGBM text file before LightGBM reads it.
 
-LightGBM trusts the sizes and indices in a file. Wrong ones make it read outside its memory and
-crash the process. So every size and index is checked here first.
+LightGBM trusts the sizes and indices in a file, and wrong ones crash the process.
 """
 
 from __future__ import annotations

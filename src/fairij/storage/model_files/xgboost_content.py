@@ -1,7 +1,6 @@
 """Check an XGBoost file before XGBoost reads it.
 
-XGBoost trusts the lengths and indices in a file. Wrong ones make it read outside its memory and
-crash the process. So every length and index is checked here first.
+XGBoost trusts the lengths and indices in a file, and wrong ones crash the process.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ from fairij.language import (
     nonlinear_head,
     train,
 )
-from fairij.language.batches import InHalves, on_device, run_all, shuffled, sizes
+from fairij.language.batches import InHalves, on_device, run_all, shuffled
+from fairij.models.text.tokens import lengths
 
 
 def vectors(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -188,8 +189,7 @@ def test_the_shorter_half_is_run_apart_and_cut() -> None:
 
 def test_every_row_is_in_one_batch_and_batches_are_of_like_length() -> None:
     rows = token_rows(200)
-    size = sizes(rows)
-    assert size is not None
+    size = lengths(rows).cpu()
     seen, widths = [], []
     for batch, index in shuffled(rows, 20, torch.Generator().manual_seed(0), size):
         assert torch.equal(

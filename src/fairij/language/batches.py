@@ -39,15 +39,12 @@ def on_device(
     tokenise: Tokenise | None = None,
 ) -> TextRows:
     """Numbers as a tensor (N, D); tokenised rows (or texts) as padded tokens."""
-    if _holds_numbers(X):
+    numbers = isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.dtype.kind in "biufc")
+    if isinstance(X, pd.DataFrame):
+        numbers = all(pd.api.types.is_numeric_dtype(kind) for kind in X.dtypes)
+    if numbers:
         return to_tensors(X, dtype=dtype, device=device)
     return padded(X, device, pad=pad, tokenise=tokenise)
-
-
-def _holds_numbers(X: Any) -> bool:
-    if isinstance(X, pd.DataFrame):
-        return all(pd.api.types.is_numeric_dtype(kind) for kind in X.dtypes)
-    return isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.dtype.kind in "biufc")
 
 
 def shuffled(
@@ -67,11 +64,6 @@ def shuffled(
         width = max(int(size[index].max()), 1)
         index = index.to(rows["input_ids"].device)
         yield {name: part[index, :width] for name, part in rows.items()}, index
-
-
-def sizes(rows: TextRows) -> Tensor | None:
-    """The lengths of rows of tokens; None for vectors."""
-    return lengths(rows).cpu() if isinstance(rows, Mapping) else None
 
 
 def run(module: Any, rows: TextRows) -> Tensor:

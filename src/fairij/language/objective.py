@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from fairij.baselines.in_processing import Draw, InProcessing, Sampler
 from fairij.data.checks import has_method
 from fairij.data.rows import n_rows
-from fairij.language.batches import InHalves, TextRows, TrainingPart, run, run_all, shuffled, sizes
+from fairij.language.batches import InHalves, TextRows, TrainingPart, run, run_all, shuffled
+from fairij.models.text.tokens import lengths
 
 JUDGED = 4096  # number of validation rows for the penalty, the same rows in every epoch
 
@@ -34,7 +35,8 @@ class TextObjective:
     history: list[dict[str, float]]
 
     def __post_init__(self) -> None:
-        self._lengths = sizes(self.train.rows)
+        rows = self.train.rows
+        self._lengths = lengths(rows).cpu() if isinstance(rows, dict) else None
         if self.method is not None:
             has_method("penalty", self.method, "penalty", "a baseline such as GapReg(), or None")
             self._sampler, held_out = (

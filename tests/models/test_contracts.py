@@ -147,7 +147,8 @@ def test_a_family_keeps_the_contract(name: str) -> None:
 def test_every_family_has_a_case() -> None:
     models = [make()[0] for make in CASES.values()]
     first = [next(f.name for f in FAMILIES if f.recognises(model)) for model in models]
-    assert set(first) == {family.name for family in FAMILIES}
+    missing = {family.name for family in FAMILIES} - set(first)
+    assert not missing, f"add a small fitted model of {missing} to CASES"
 
 
 # --- what the contract finds ------------------------------------------------------------------

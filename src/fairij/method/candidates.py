@@ -78,7 +78,7 @@ class Judge:
 
     @property
     def can_doubt(self) -> bool:
-        """Whether one edit can be judged by running the model on rows in doubt alone."""
+        """Whether one edit can be judged by running rows in doubt alone (trigger tokens)."""
         return self.evaluator.estimates and self.constraint.is_counted(self.loss)
 
     def forget_estimates(self) -> None:

@@ -1,4 +1,4 @@
-"""Fair-IJ in one direction: gradient, solve, scores, candidates, choice, edit."""
+"""The method, step by step: gradient, solve, scores, candidates, choice, edit."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def folds(
 def assigned(strata: NDArray[np.int64], parts: int, seed: int) -> NDArray[np.int64]:
     """Assign rows at random to stratified folds of near-equal size: the fold of each row.
 
-    Sizes differ by at most one in any run of strata, so a group of two rows is in two folds.
+    Each stratum is spread over the folds as evenly as possible.
     """
     shuffled = np.random.default_rng(seed).permutation(len(strata))
     part = np.empty(len(strata), dtype=np.int64)

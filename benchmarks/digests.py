@@ -36,9 +36,7 @@ from fairij import (
     TargetGap,
     Woodbury,
 )
-from fairij import (
-    Path as SmallSteps,
-)
+from fairij import Path as SmallSteps
 
 RECORD = Path(__file__).parent / "results" / "digests.json"
 QUICK = Grid(points=6, scales=(1.0, 5.0))

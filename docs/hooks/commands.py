@@ -14,8 +14,8 @@ from typing import Any
 import typer.main
 
 from fairij.cli import app
-from fairij.cli.options import with_names
 from fairij.cli.errors import EXIT_CODES
+from fairij.cli.options import with_names
 
 MARK = "<!-- commands -->"
 

@@ -6,12 +6,7 @@ import pandas as pd
 import pytest
 from sklearn.utils import Bunch
 
-from fairij.datasets import (
-    HashMismatch,
-    fetch_adult,
-    fetch_compas,
-    fetch_german_credit,
-)
+from fairij.datasets import HashMismatch, fetch_adult, fetch_compas, fetch_german_credit
 from fairij.datasets.german_credit import FEATURES as GERMAN_FEATURES
 
 GERMAN_ROW = "A11 6 A34 A43 1169 A65 A75 4 {status} A101 4 A121 {age} A143 A152 2 A173 1 A192 A201"

@@ -15,12 +15,7 @@ from fairij.cli.folder import audit_from_dict
 from fairij.errors import FairIJWarning
 from fairij.fairness import CONSTRAINTS, GAPS
 from fairij.report.checks import checks
-from fairij.report.comparisons import (
-    gap_metric,
-    metric_rows,
-    on_test_rows,
-    on_validation_rows,
-)
+from fairij.report.comparisons import gap_metric, metric_rows, on_test_rows, on_validation_rows
 from fairij.report.headline import answer
 
 

@@ -18,14 +18,7 @@ from fairij_studies.driver import Study, Unit
 from fairij_studies.records import JOURNAL, RESULTS, append_unit, read_records
 from fairij_studies.tabular import trial as trial_module
 from fairij_studies.tabular.config import QUICK, Effort, Story, Table
-from fairij_studies.tabular.editing import (
-    BUDGETS,
-    DAMPINGS,
-    Pick,
-    edited_models,
-    fitted,
-    search,
-)
+from fairij_studies.tabular.editing import BUDGETS, DAMPINGS, Pick, edited_models, fitted, search
 from fairij_studies.tabular.methods import COMPARED, EDITED
 from fairij_studies.tabular.readme import readme
 from fairij_studies.tabular.runs import (

@@ -176,10 +176,6 @@ def _gaps(gap: NDArray[np.float64], finite: NDArray[np.bool_]) -> dict[str, NDAr
     return {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)}
 
 
-def performance_column(loss: Loss) -> str:
-    return "accuracy" if loss.is_classification else "r2"
-
-
 def judged_candidates(
     search: Search, context: SearchContext, judge: Judge, progress: Progress, *, keep: bool = True
 ) -> Candidates:
@@ -218,8 +214,8 @@ def judged_candidates(
 def pooled_table(parts: Sequence[Candidates], judge: Judge) -> pd.DataFrame:
     """The candidates that all folds have, each judged on the rows of all folds.
 
-    The predictions of all folds are counted together if they can be counted: one gap of all rows
-    depends far less on chance than the mean of the folds' gaps. Otherwise that mean is taken.
+    One gap of all rows depends far less on chance than the mean of the folds' gaps, which is taken
+    if predictions cannot be counted.
     """
     if len(parts) == 1:
         return parts[0].table

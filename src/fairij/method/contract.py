@@ -6,7 +6,6 @@ Each check returns nothing, or raises an `AssertionError` that says what is wron
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +29,7 @@ def check_solver(solver: str | Solver) -> None:
     """Check shapes, reported residuals, other dampings and repeatability on a small problem."""
     settings, curvature = get_solver(solver), GGN(_objective())
     inverse = settings.prepare(curvature, DAMPING)
-    b = torch.randn(FEATURES, 3, dtype=torch.float64, generator=_generator(1))
+    b = torch.randn(FEATURES, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     solution = inverse.solve(b)
     _require(inverse.damping == DAMPING, f"damping is {inverse.damping}, asked for {DAMPING}")
     _require(solution.x.shape == b.shape, f"x has shape {tuple(solution.x.shape)} for {b.shape}")
@@ -48,8 +47,9 @@ def check_solver(solver: str | Solver) -> None:
     _require(torch.equal(again, once_more), "two solves of the same system differ")
     other = inverse.with_damping(2 * DAMPING)
     if other is not None:
-        expected = settings.prepare(curvature, 2 * DAMPING).solve(b).x
-        _require(_near(other.solve(b).x, expected), "with_damping differs from a new inverse")
+        found, expected = (i.solve(b).x for i in (other, settings.prepare(curvature, 2 * DAMPING)))
+        near = torch.allclose(found, expected, rtol=2e-2, atol=1e-6)
+        _require(near, "with_damping differs from a new inverse")
 
 
 def check_search(search: str | Search) -> None:
@@ -92,7 +92,7 @@ def check_selection(rule: str | Selection) -> None:
 
 def _objective() -> Objective:
     """A logistic regression on made rows, near its minimum."""
-    X = torch.randn(ROWS, FEATURES, dtype=torch.float64, generator=_generator(0))
+    X = torch.randn(ROWS, FEATURES, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     y = (X[:, 0] + 0.5 * X[:, 1] > 0.2).double()
     theta = torch.tensor([1.0, 0.5, 0.0, 0.0, 0.0], dtype=torch.float64)
     jacobian = FeatureJacobian(X, 1, intercept=False)
@@ -118,14 +118,6 @@ def _context() -> SearchContext:
     return SearchContext(
         objective, inverse, order, scored, sign * gradient, abs(gap), gaps_at, lambda _: inverse
     )
-
-
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def _near(found: Any, expected: Any) -> bool:
-    return bool(torch.allclose(found, expected, rtol=2e-2, atol=1e-6))
 
 
 def _require(holds: bool, text: str) -> None:

@@ -276,13 +276,8 @@ class Engine:
         labels = judge.labels()
         if labels is None:
             return None
-        return Patterns.of(
-            labels,
-            judge.y.long().cpu().numpy(),
-            judge.groups.codes,
-            n_groups=len(judge.groups.names),
-            n_classes=self.n_classes,
-        )
+        y, codes, groups = judge.y.long().cpu().numpy(), judge.groups.codes, judge.groups.names
+        return Patterns.of(labels, y, codes, n_groups=len(groups), n_classes=self.n_classes)
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:

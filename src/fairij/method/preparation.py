@@ -32,13 +32,7 @@ from fairij.method.search import SEARCHES, Search, SearchDefaults
 from fairij.method.selection import RULES, Selection, SelectionDefaults
 from fairij.method.types import GroupedRows
 from fairij.models.base import HELD_BACK, Editable, Held
-from fairij.models.labels import (
-    Labels,
-    check_runs,
-    encode_labels,
-    known_classes,
-    reversed_labels,
-)
+from fairij.models.labels import Labels, check_runs, encode_labels, known_classes, reversed_labels
 from fairij.models.losses import LOSSES, Loss, get_loss
 from fairij.solvers import SOLVERS, Solver, SolverDefaults
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.data.checks import number_between
-from fairij.method.candidates import Judge, performance_column
+from fairij.method.candidates import Judge
 from fairij.method.types import Trial
 from fairij.models.losses import Loss
 from fairij.solvers.base import Inverse, Solution
@@ -152,7 +152,8 @@ class Chooser:
     timed: Callable[[str], AbstractContextManager[None]]
 
     def performance(self, table: pd.DataFrame) -> NDArray[np.float64]:
-        return table[self.rule.performance or performance_column(self.loss)].to_numpy()
+        usual = "accuracy" if self.loss.is_classification else "r2"
+        return table[self.rule.performance or usual].to_numpy()
 
     def choose(self, table: pd.DataFrame) -> int:
         level = self.performance(table)
@@ -161,10 +162,9 @@ class Chooser:
     def choose_solved(self, table: pd.DataFrame, trials: list[Trial], judge: Judge) -> int:
         """Choose among candidates until the chosen one was judged as it will be returned.
 
-        Candidates are solved loosely, and some evaluators only estimate several scales at once.
-        So the chosen one is solved again and judged by itself, which corrects the estimates of the
-        others. This repeats until the same candidate is chosen again. An evaluator that estimates
-        first runs the model only on rows in doubt, and on all rows when chosen once more.
+        Candidates are solved loosely, and some evaluators only estimate several scales at once. So
+        the chosen one is solved again and judged by itself, until the same one is chosen again. An
+        evaluator that estimates first runs only rows in doubt; what it saw corrects its estimates.
         """
         judged: set[int] = set()
         doubted: set[int] = set()

@@ -98,10 +98,7 @@ class Outcome:
 
 
 def pools(settings: Settings, loss: Loss) -> bool:
-    """Whether cross-fitting pools fold predictions; otherwise it averages two halves.
-
-    A search that stops by the gap of its own fold needs more than a fifth of the rows per fold.
-    """
+    """Whether cross-fitting pools the predictions of five folds; else it averages two halves."""
     counted = settings.constraint.is_counted(loss)
     return counted and settings.validation == "cross_fit" and not settings.search.stops_early
 
@@ -123,10 +120,7 @@ def folds(
 
 
 def assigned(strata: NDArray[np.int64], parts: int, seed: int) -> NDArray[np.int64]:
-    """Assign rows at random to stratified folds of near-equal size: the fold of each row.
-
-    Each stratum is spread over the folds as evenly as possible.
-    """
+    """The fold of each row: each stratum is spread at random, as evenly as possible."""
     shuffled = np.random.default_rng(seed).permutation(len(strata))
     part = np.empty(len(strata), dtype=np.int64)
     part[np.lexsort((shuffled, strata))] = np.arange(len(strata)) % parts

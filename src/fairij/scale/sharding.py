@@ -19,15 +19,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from fairij.data.hashing import rows_fingerprint
-from fairij.data.rows import (
-    Columns,
-    n_rows,
-    named_column,
-    part_of,
-    parts_of,
-    processes,
-    take_rows,
-)
+from fairij.data.rows import Columns, n_rows, named_column, part_of, parts_of, processes, take_rows
 from fairij.data.sources import Name, Source, joined_tables, row_numbers
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import unwrapped

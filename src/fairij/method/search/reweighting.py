@@ -12,13 +12,7 @@ from torch import Tensor
 
 from fairij.data.checks import check_scales, number_between, whole_number
 from fairij.method.influence import gram_of, weights_to_move
-from fairij.method.search.base import (
-    Account,
-    Proposal,
-    SearchContext,
-    SearchDefaults,
-    way_to_zero,
-)
+from fairij.method.search.base import Account, Proposal, SearchContext, SearchDefaults, way_to_zero
 
 
 @dataclass(frozen=True)

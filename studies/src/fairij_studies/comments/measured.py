@@ -7,13 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairij.fairness.rates import (
-    GAPS,
-    accuracy,
-    balanced_accuracy,
-    confusion_counts,
-    rates_by_name,
-)
+from fairij.fairness.rates import GAPS, accuracy, balanced_accuracy, confusion_counts, rates_by_name
 
 
 def measured(

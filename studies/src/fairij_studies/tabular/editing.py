@@ -21,8 +21,8 @@ from fairij import AccuracyBudget, ConjugateGradient, FairIJ, Grid, LowestGap, a
 from fairij.datasets import Split
 from fairij.method.curvature import make_curvature
 from fairij.method.influence import nested_gradients
-from fairij.method.selection import Selection
 from fairij.method.preparation import get_solver
+from fairij.method.selection import Selection
 from fairij.solvers import Solver
 from fairij_studies.objectives import training_objective
 from fairij_studies.tabular.trial import Trial

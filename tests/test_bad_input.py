@@ -615,7 +615,7 @@ def test_settings(setting: str, values: list[Any], requirement: str, option: str
         assert error.parameter == setting
         assert as_options(str(error), error.parameter).startswith(f"{option} {requirement[:20]}")
         if isinstance(value, type):
-            says(str(error), f"which is a class: write {value.__name__}()")
+            says(str(error), f"which is a class: write {value.__name__}(...)")
 
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, "half", None, float("nan")])

@@ -18,23 +18,22 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.data.sources import ArraySource, LoaderSource
     from fairij.fairness import CONSTRAINTS, Audit, Constraint, audit
     from fairij.method.curvature import CURVATURES
-    from fairij.method.search import AllPositive, Grid, Path, Reweight, Sequential
+    from fairij.method.search.dropping import AllPositive, Grid, Sequential
+    from fairij.method.search.reweighting import Path, Reweight
     from fairij.method.selection import AccuracyBudget, LowestGap, TargetGap, pareto_front
     from fairij.mitigator import FairIJ
     from fairij.models import Editable, adapt
     from fairij.models.losses import LOSSES
     from fairij.scale.sharding import Shard
     from fairij.scale.streamed_scores import stream_influence
-    from fairij.solvers import (
-        SOLVERS,
-        ConjugateGradient,
-        Exact,
-        Identity,
-        Neumann,
-        PrintedWoodFisher,
-        SharedConjugateGradient,
-        Woodbury,
-    )
+    from fairij.solvers import SOLVERS
+    from fairij.solvers.conjugate_gradient import ConjugateGradient
+    from fairij.solvers.exact import Exact
+    from fairij.solvers.identity import Identity
+    from fairij.solvers.neumann import Neumann
+    from fairij.solvers.printed_woodfisher import PrintedWoodFisher
+    from fairij.solvers.shared import SharedConjugateGradient
+    from fairij.solvers.woodbury import Woodbury
     from fairij.storage.edits import Edit
 
 _NAMES = {
@@ -98,4 +97,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *_ROOMS})

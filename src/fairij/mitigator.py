@@ -22,13 +22,13 @@ from fairij.method.engine import Engine
 from fairij.method.preparation import check_batches, check_seed, check_settings, prepare
 from fairij.method.results import attributes_of, choice_of
 from fairij.method.run import Progress, Run, silent, timed
-from fairij.method.search import Search
+from fairij.method.search.base import Search
 from fairij.method.selection import Selection
 from fairij.models import adapt
 from fairij.models.base import Editable
 from fairij.models.losses import Loss
 from fairij.models.sklearn.meta_estimator import EditingEstimator
-from fairij.solvers import Solver
+from fairij.solvers.base import Solver
 from fairij.storage.edits import edit_of
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ class FairIJ(EditingEstimator):
         Metrics on the rows that the choice was made on (so they are optimistic), and, with
         ``holdout_fraction``, on held-out rows (else None).
     honest_gap_ : HonestGap or None
-        Expected gap on new rows, estimated by repeating the choice on bootstrap samples. None with
-        "cross_fit", in regression, for your own constraints and above 131,072 rows.
+        Expected gap on new rows, by repeating the choice on bootstrap samples, where that is known.
     edit_ : Edit
         The edit, which can be saved, applied and undone.
     search_, diagnostics_ : Search, dict
@@ -155,10 +154,9 @@ class FairIJ(EditingEstimator):
     ) -> FairIJ:
         """Score the training rows, try edits, keep the chosen one.
 
-        Give the rows that the model was trained on, and validation rows with their groups. Or give
-        only training rows with ``sensitive_features``: then a share of them is split off. Rows may
-        be a `fairij.data.sources.Source`; labels, weights and groups are then arrays or column
-        names. ``sample_weight`` is what the model was fitted with.
+        Give the model's training rows, and validation rows with groups; or only training rows with
+        ``sensitive_features``, to split a share off. A `fairij.data.sources.Source` of rows may
+        name columns for labels, weights and groups. The model was fitted with ``sample_weight``.
         """
         run = run_for(X, X_val, checkpoint=self.checkpoint)
         train = (X, y, sample_weight, sensitive_features)
@@ -170,9 +168,10 @@ class FairIJ(EditingEstimator):
     def _fit(self, run: Run, train: tuple[Any, ...], validation: tuple[Any, ...]) -> list[Notice]:
         asked, seconds = self.get_params(deep=False), dict[str, float]()
         settings = check_settings(asked, run.seed(check_seed(self.random_state)))  # settings
-        X, X_val = as_source(train[0]), as_source(validation[0])
-        split = (settings.validation_fraction, settings.seed)
-        data = data_of((X, *train[1:]), (X_val, *validation[1:]), split, run.column)  # rows
+        X, X_val = as_source(train[0]), as_source(validation[0])  # rows
+        data = data_of(
+            (X, *train[1:]), (X_val, *validation[1:]), settings.split, run.column
+        )  # rows
         editable = self._adapted(run, self.estimator, self.parameters)  # model
         editable, settings = run.recorded(editable, data, settings, asked)  # identity
         fingerprint = in_background(partial(data_fingerprint, X, data.y_as_given), X)

@@ -268,7 +268,7 @@ GROUPS = {"penalty": GapReg(), "groups": S, "groups_val": S}
         ({**GROUPS, "groups_val": None}, "`groups_val` must be given with a `penalty`"),
         ({**GROUPS, "groups": np.where(S, "a", "b")}, "`groups` must be 0 or 1 .* '[ab]'`"),
         ({**GROUPS, "groups_val": S[1:]}, "`groups_val` must have .* expected 40, got 39"),
-        ({**GROUPS, "penalty": GapReg}, r"which is a class: write GapReg\(\)"),
+        ({**GROUPS, "penalty": GapReg}, r"which is a class: write GapReg\(\.\.\.\)"),
         (
             {"X": 1e20 * X, "recipe": TrainingRecipe(learning_rate=1e30, optimiser="sgd")},
             "lower the reci",

@@ -19,7 +19,9 @@ from fairij.cli.outputs import check_target, whole_file
 from fairij.cli.rows import Part, check_every_group, read_part
 from fairij.data.rows import rank
 from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
-from fairij.method.search import SEARCHES, Grid, Search
+from fairij.method.search import SEARCHES
+from fairij.method.search.base import Search
+from fairij.method.search.dropping import Grid
 from fairij.method.selection import AccuracyBudget, LowestGap, Selection, TargetGap
 from fairij.mitigator import FairIJ
 from fairij.models.labels import positive_label

@@ -136,7 +136,7 @@ def _as_the_model_has_them(
     if asked and set(asked) != set(names):
         raise InvalidInputError(
             f"The model knows its features: {', '.join(known[:12])}{', ...' * (len(known) > 12)}; "
-            f"--features names others: {', '.join(sorted(set(asked) ^ set(names))[:5])}. Leave "
+            f"--features differs by {', '.join(sorted(set(asked) ^ set(names))[:5])}. Leave "
             "--features out."
         )
     require_columns(found, names, where=f"{path}, for the model's features,")

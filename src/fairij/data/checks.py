@@ -88,7 +88,7 @@ def has_method(name: str, value: Any, method: str, allowed: str) -> Any:
 
 def _shown(value: Any) -> str:
     is_class = isinstance(value, type)
-    return repr(value) + (f", which is a class: write {value.__name__}()" if is_class else "")
+    return repr(value) + (f", which is a class: write {value.__name__}(...)" if is_class else "")
 
 
 def looked_up(

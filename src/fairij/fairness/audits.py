@@ -129,6 +129,13 @@ def label(
     predicted = vector("y_pred", y_pred, len(truth))
     groups = encode_groups(sensitive_features, expected_rows=len(truth))
     weight = weights(sample_weight, len(truth))
+    if predicted.dtype.kind == "f" and not np.isin(predicted, truth).all():
+        wrong = predicted[predicted != predicted.round()][:1]
+        if len(wrong):
+            raise InvalidInputError(
+                f"`y_pred` must hold predicted labels, got the fraction {wrong[0]:g}: turn "
+                "probabilities into labels first, as in `p > 0.5`."
+            )
     values = np.concatenate([truth, predicted])
     try:
         classes, codes = np.unique(values, return_inverse=True)

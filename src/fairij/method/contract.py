@@ -15,12 +15,12 @@ from fairij.method.curvature import GGN
 from fairij.method.influence import influence, most_harmful
 from fairij.method.objective import Objective, normalised_weights
 from fairij.method.preparation import get_search, get_selection, get_solver
-from fairij.method.search import Search, SearchContext
+from fairij.method.search.base import Search, SearchContext
 from fairij.method.selection import Selection
 from fairij.models.constant import ConstantLinearization, FeatureJacobian
 from fairij.models.losses import LOSSES
-from fairij.solvers import Exact, Solver
-from fairij.solvers.base import relative_residual
+from fairij.solvers.base import Solver, relative_residual
+from fairij.solvers.exact import Exact
 
 ROWS, FEATURES, DAMPING = 60, 5, 0.5
 

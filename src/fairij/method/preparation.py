@@ -28,13 +28,15 @@ from fairij.errors import InvalidInputError, Notice
 from fairij.fairness.constraints import Constraint, check_sizes, get_constraint
 from fairij.method.curvature import CURVATURES
 from fairij.method.objective import Objective, normalised_weights
-from fairij.method.search import SEARCHES, Search, SearchDefaults
+from fairij.method.search import SEARCHES
+from fairij.method.search.base import Search, SearchDefaults
 from fairij.method.selection import RULES, Selection, SelectionDefaults
 from fairij.method.types import GroupedRows
 from fairij.models.base import HELD_BACK, Editable, Held
 from fairij.models.labels import Labels, check_runs, encode_labels, known_classes, reversed_labels
 from fairij.models.losses import LOSSES, Loss, get_loss
-from fairij.solvers import SOLVERS, Solver, SolverDefaults
+from fairij.solvers import SOLVERS
+from fairij.solvers.base import Solver, SolverDefaults
 
 Drop = Literal["fairness", "loss_aware"]
 Validation = Literal["reuse", "split", "cross_fit"]
@@ -61,7 +63,7 @@ class Settings:
     selection: Selection
     drop: Drop
     validation: Validation
-    validation_fraction: float
+    split: tuple[float, int]  # the share of rows to split off for validation, and the seed
     holdout_fraction: float
     temperature: float
     loss: str | Loss
@@ -90,7 +92,7 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
         selection=get_selection(asked["selection"]),
         drop=one_of("drop", asked["drop"], get_args(Drop)),
         validation=one_of("validation", asked["validation"], get_args(Validation)),
-        validation_fraction=asked["validation_fraction"],  # checked if rows are split off
+        split=(asked["validation_fraction"], seed),  # checked if rows are split off
         holdout_fraction=asked["holdout_fraction"],  # likewise
         temperature=number_between("temperature", asked["temperature"], 0),
         loss=_loss(asked["loss"]),

@@ -120,6 +120,11 @@ def adapt(model: Any, **options: Any) -> Editable:
     for known in FAMILIES:
         if known.recognises(model):
             return known.make(model, **options)
+    if isinstance(model, type):
+        raise InvalidInputError(
+            f"`estimator` must be a fitted model, got the class {model.__name__}: fit an object of "
+            "it first, and give that."
+        )
     missing = [name for name in members(Editable) if not hasattr(model, name)]
     if not missing:
         return cast(Editable, model)

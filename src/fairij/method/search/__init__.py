@@ -3,18 +3,7 @@
 Names are loaded when they are first used, so that the command line can list searches quickly.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from fairij import load_later
-
-if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
-    from fairij.method.search.base import Proposal, Search, SearchContext, SearchDefaults
-    from fairij.method.search.dropping import AllPositive, Grid, Sequential
-    from fairij.method.search.reweighting import Path, Reweight
-
-    SEARCHES: dict[str, type[Search]]
 
 # the module and the class of each search; `SEARCHES` has the classes themselves
 NAMES = {
@@ -24,20 +13,5 @@ NAMES = {
     "reweight": "reweighting.Reweight",
     "path": "reweighting.Path",
 }
-
-__all__ = [
-    "NAMES",
-    "SEARCHES",
-    "AllPositive",
-    "Grid",
-    "Path",
-    "Proposal",
-    "Reweight",
-    "Search",
-    "SearchContext",
-    "SearchDefaults",
-    "Sequential",
-]
-__getattr__ = load_later(
-    __name__, {"base": "Proposal Search SearchContext SearchDefaults"}, SEARCHES=NAMES
-)
+_OTHERS = {"base": "Proposal Search SearchContext SearchDefaults"}
+__getattr__ = load_later(__name__, _OTHERS, SEARCHES=NAMES)

@@ -27,12 +27,11 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.scale.sharding import Shard
     from fairij.scale.streamed_scores import stream_influence
     from fairij.solvers import SOLVERS
-    from fairij.solvers.conjugate_gradient import ConjugateGradient
+    from fairij.solvers.conjugate_gradient import ConjugateGradient, SharedConjugateGradient
     from fairij.solvers.exact import Exact
     from fairij.solvers.identity import Identity
     from fairij.solvers.neumann import Neumann
     from fairij.solvers.printed_woodfisher import PrintedWoodFisher
-    from fairij.solvers.shared import SharedConjugateGradient
     from fairij.solvers.woodbury import Woodbury
     from fairij.storage.edits import Edit
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fairij_studies import STUDIES
@@ -22,12 +20,7 @@ def test_studies_are_listed() -> None:
 def test_without_the_package_the_command_to_install_it_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    find = importlib.util.find_spec
-
-    def found(name: str, package: str | None = None) -> Any:
-        return None if name == "fairij_studies" else find(name, package)
-
-    monkeypatch.setattr(importlib.util, "find_spec", found)
+    monkeypatch.setattr("fairij.cli.reproduce.find_spec", lambda name: None)
     result = CliRunner().invoke(app, ["reproduce", "list"])
     assert result.exit_code == 1
     assert "Run `pip install ./studies` there." in " ".join(result.stderr.split())

@@ -35,13 +35,6 @@ class Counts:
     finite: NDArray[np.bool_]
 
     @staticmethod
-    def joined(parts: Sequence[Counts]) -> Counts:
-        return Counts(
-            np.concatenate([part.table for part in parts]),
-            np.concatenate([part.finite for part in parts]),
-        )
-
-    @staticmethod
     def pooled(parts: Sequence[Counts], rows: Sequence[NDArray[np.int64]]) -> Counts:
         """The same edits counted over the rows of all parts; ``rows`` finds them in each part."""
         first, *others = zip(parts, rows, strict=True)
@@ -206,7 +199,8 @@ def judged_candidates(
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     counted = None
     if judge.counted is not None:
-        counted = Counts.joined(judge.counted)
+        tables, finite = zip(*((part.table, part.finite) for part in judge.counted), strict=True)
+        counted = Counts(np.concatenate(tables), np.concatenate(finite))
         judge.counted.clear()  # the next damping starts over
     return Candidates(pd.DataFrame(columns), counted, moves, estimated)
 

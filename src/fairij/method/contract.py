@@ -33,8 +33,8 @@ def check_solver(solver: str | Solver) -> None:
     solution = inverse.solve(b)
     _require(inverse.damping == DAMPING, f"damping is {inverse.damping}, asked for {DAMPING}")
     _require(solution.x.shape == b.shape, f"x has shape {tuple(solution.x.shape)} for {b.shape}")
-    alone = inverse.solve(b[:, 0])
-    _require(alone.x.shape == (FEATURES,), f"one right-hand side gives shape {alone.x.shape}")
+    alone = inverse.solve(b[:, 0]).x
+    _require(alone.shape == (FEATURES,), f"one right-hand side gives shape {alone.shape}")
     true = relative_residual(curvature, DAMPING, b, solution.x)
     told = solution.residual
     _require(told.shape == (3,), f"residual has shape {tuple(told.shape)}, not one per column")
@@ -42,9 +42,8 @@ def check_solver(solver: str | Solver) -> None:
         torch.allclose(told.to(true), true, atol=1e-6), f"residual is {true}, but it reports {told}"
     )
     _require(bool((inverse.solve(0 * b).x == 0).all()), "solve(0) is not 0")
-    again = settings.seeded(0).unshared.prepare(curvature, DAMPING).solve(b).x
-    once_more = settings.seeded(0).unshared.prepare(curvature, DAMPING).solve(b).x
-    _require(torch.equal(again, once_more), "two solves of the same system differ")
+    alike = (settings.seeded(0).unshared.prepare(curvature, DAMPING).solve(b).x for _ in range(2))
+    _require(torch.equal(*alike), "two solves of the same system differ")
     other = inverse.with_damping(2 * DAMPING)
     if other is not None:
         found, expected = (i.solve(b).x for i in (other, settings.prepare(curvature, 2 * DAMPING)))

@@ -150,7 +150,6 @@ class Engine:
     def _trial(self, inverse: Inverse, targets: list[Target], judges: list[Judge]) -> Trial:
         rankings = [self.rank(target, inverse) for target in targets]
         shared = min(len(ranking.order) for ranking in rankings)  # what every fold can drop
-        is_only = len(rankings) == 1  # with several folds, none of their edits is taken
         with self._timed("candidates"):
             found = [
                 judged_candidates(
@@ -158,7 +157,7 @@ class Engine:
                     self._context(inverse, ranking, shared),
                     judge,
                     self.progress,
-                    keep=is_only,
+                    keep=len(rankings) == 1,  # of several folds, no edit is taken
                 )
                 for ranking, judge in zip(rankings, judges, strict=True)
             ]

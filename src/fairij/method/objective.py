@@ -52,9 +52,7 @@ class Objective:
     def restrict(self, index: Tensor) -> Objective:
         """The loss of some rows alone, rescaled to stand for all of them."""
         weights = self.weights[index] * (len(self.weights) / len(index))
-        return Objective(
-            self.model.restrict(index), self.y[index], self.loss, weights, self.theta, self.l2
-        )
+        return replace(self, model=self.model.restrict(index), y=self.y[index], weights=weights)
 
     def moved(self, by: Tensor) -> Objective:
         """The same loss at ``theta + by``."""

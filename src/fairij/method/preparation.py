@@ -40,7 +40,6 @@ from fairij.solvers.base import Solver, SolverDefaults
 
 Drop = Literal["fairness", "loss_aware"]
 Validation = Literal["reuse", "split", "cross_fit"]
-Batch = int | Literal["auto"]
 
 
 # by parameter: the registry, the protocol, its defaults, and what else may be given
@@ -75,7 +74,7 @@ class Settings:
 
 def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
     """Look up and check the parameters of `FairIJ`, by name."""
-    search = get_search(asked["search"])
+    search, solver = get_search(asked["search"]), get_solver(asked["solver"])
     if asked["drop"] == "loss_aware" and not search.row_by_row:
         raise InvalidInputError(
             "`drop`='loss_aware' must have a search that goes row by row, but "
@@ -85,7 +84,7 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
     verbose = one_of("verbose", asked["verbose"], (True, False, "auto"))
     return Settings(
         constraint=get_constraint(asked["constraints"]),
-        solver=_solver(asked["solver"], seed),
+        solver=solver.seeded(seed) if isinstance(asked["solver"], str) else solver,
         curvature=one_of("curvature", asked["curvature"], sorted(CURVATURES)),
         dampings=dampings(asked["damping"]),
         search=search,
@@ -110,15 +109,10 @@ def check_seed(random_state: Any) -> int:
     return whole_number("random_state", random_state, 0, otherwise=" or None")
 
 
-def check_batches(batch_size: Any, memory_limit: Any) -> tuple[Batch, int]:
+def check_batches(batch_size: Any, memory_limit: Any) -> tuple[int | str, int]:
     if not (isinstance(batch_size, str) and batch_size == "auto"):
         batch_size = whole_number("batch_size", batch_size, 1, otherwise=" or 'auto'")
     return batch_size, whole_number("memory_limit", memory_limit, 0)
-
-
-def _solver(asked: Any, seed: int) -> Solver:
-    solver = get_solver(asked)
-    return solver.seeded(seed) if isinstance(asked, str) else solver
 
 
 def _loss(asked: Any) -> str | Loss:

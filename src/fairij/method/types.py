@@ -99,8 +99,8 @@ class Outcome:
 
 def pools(settings: Settings, loss: Loss) -> bool:
     """Whether cross-fitting pools the predictions of five folds; else it averages two halves."""
-    counted = settings.constraint.is_counted(loss)
-    return counted and settings.validation == "cross_fit" and not settings.search.stops_early
+    can_pool = settings.constraint.is_counted(loss) and not settings.search.stops_early
+    return can_pool and settings.validation == "cross_fit"
 
 
 def folds(

@@ -16,6 +16,6 @@ NAMES = {
 }
 _OTHERS = {
     "base": "Inverse InverseDefaults Solution Solver SolverDefaults",
-    "shared": "SharedConjugateGradient",
+    "conjugate_gradient": "SharedConjugateGradient",
 }
 __getattr__ = load_later(__name__, _OTHERS, SOLVERS=NAMES)

@@ -66,11 +66,9 @@ class ExactInverse(InverseDefaults):
 
 def not_positive_definite(name: str, damping: float, eigenvalue: float) -> str:
     """The message for an indefinite or singular matrix: what was met, and the cures."""
-    cure = (
-        "use curvature='ggn', which is never indefinite"
-        if name == "hessian"
-        else ("look for extreme values among the features or weights")
-    )
+    cure = "look for extreme values among the features or weights"
+    if name == "hessian":
+        cure = "use curvature='ggn', which is never indefinite"
     return (
         f"The {name} with damping {damping:g} is not positive definite: it has curvature "
         f"{eigenvalue:.3g} in some direction. Likely causes: the model is not at a minimum of its "

@@ -105,10 +105,8 @@ class NeumannInverse(InverseDefaults):
         if batch is None:
             return self._curvature
         o = self._curvature.objective
-        index = torch.randint(len(o.y), (batch,), generator=generator, device="cpu").to(
-            o.theta.device
-        )
-        return self._curvature.restrict(index)
+        index = torch.randint(len(o.y), (batch,), generator=generator, device="cpu")
+        return self._curvature.restrict(index.to(o.theta.device))
 
     def _check(self, x: Tensor, b: Tensor, step: int) -> None:
         # a converging series is bounded by the sum of (1 - damping / scale)^j

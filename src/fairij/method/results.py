@@ -164,7 +164,8 @@ def drift_notices(objective: Objective, ranking: Ranking) -> list[Notice]:
     text = (
         f"The model is not at a minimum of its training loss (gradient norm "
         f"{float(objective.gradient.norm()):.2e}). Training on would by itself change the "
-        f"fairness surrogate, now {weighted:.4f}, by about {drift:+.4f}. The edit is still judged "
-        "on validation rows, but 'as if these rows had been dropped' is only a rough description."
+        f"fairness surrogate, now {weighted:.4f}, by about {drift:+.4f}. The edit is still "
+        "judged by what it does on validation rows. But 'as if these rows had been dropped' is "
+        "then only a rough description; training the model further would make it a better one."
     )
     return [Notice(text, NotStationaryWarning)]

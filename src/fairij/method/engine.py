@@ -15,6 +15,7 @@ from torch import Tensor
 from fairij.errors import InvalidInputError, NothingToDropWarning, Notice
 from fairij.fairness.optimism import MOST_ROWS, Patterns
 from fairij.method.candidates import Judge, judged_candidates, pooled_table
+from fairij.method.chooser import Chooser, trial_at
 from fairij.method.curvature import largest_eigenvalue, make_curvature
 from fairij.method.influence import (
     balanced_influence,
@@ -28,7 +29,7 @@ from fairij.method.preparation import Prepared, Settings
 from fairij.method.results import diagnose, drift_notices
 from fairij.method.run import Progress, timed
 from fairij.method.search.base import SearchContext
-from fairij.method.selection import Chooser, pareto_front, trial_at
+from fairij.method.selection import pareto_front
 from fairij.method.types import GroupedRows, Outcome, Ranking, Target, Trial, folds, pools
 from fairij.models.base import Editable
 from fairij.solvers.base import Inverse, Solution

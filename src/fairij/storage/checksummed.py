@@ -41,6 +41,7 @@ def _in_order(header: bytes) -> bytes:
 
 def read_sealed(path: Path, form: str) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Header and tensors; raises one of ``UNREADABLE`` if the file is not whole."""
+    require_plain(path)
     size = path.stat().st_size
     if size > LARGEST_FILE:
         raise ValueError(f"it has {size} bytes, more than the {LARGEST_FILE} that are allowed")
@@ -61,6 +62,12 @@ def read_sealed(path: Path, form: str) -> tuple[dict[str, str], dict[str, Tensor
     if digest.hexdigest() != header["sha256"]:
         raise ValueError("its bytes have changed since it was saved")
     return header, from_safetensors(content)
+
+
+def require_plain(path: Path) -> None:
+    """Raise unless there is a file that ends: reading a pipe or a device may not."""
+    if not path.is_file():
+        raise ValueError("it is no plain file")
 
 
 def write_whole(target: Path, *content: bytes | memoryview) -> None:

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.data.checks import whole_number
+from fairij.data.forked import one_thread_if_forked
 from fairij.data.hashing import data_fingerprint, tensor_fingerprint
 from fairij.data.rows import Columns, as_array, as_source, named_column
 from fairij.data.sources import ArraySource, Source
@@ -70,6 +71,7 @@ class TopRows:
         self.scores, self.rows = scores[best], rows[best]
 
 
+@one_thread_if_forked()
 def stream_influence(
     fair: FittedModel,
     X: Any,

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.data.checks import vector
+from fairij.data.forked import one_thread_if_forked
 from fairij.data.rows import Columns, as_source, n_rows
 from fairij.errors import InvalidInputError
 from fairij.fairness.optimism import Choice, HonestGap
@@ -115,6 +116,7 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
         expected.check("X", X)
 
+    @one_thread_if_forked()
     def _outputs(self, X: Any) -> Tensor:
         check_is_fitted(self, "estimator_")
         X = as_source(X)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.data.rows import Columns, n_rows, part_of, speaking_of
+from fairij.data.sparse import check_sparse
 from fairij.errors import InvalidInputError, Notice, SeenRowsWarning
 from fairij.fairness import groups as per_row
 from fairij.fairness.groups import Groups, encode_groups
@@ -193,12 +194,14 @@ def data_of(
             "`y_val`, `sensitive_features_val`), or `sensitive_features` for the training rows."
         )
     rows = n_rows(X)
+    check_sparse("X", X)
     if missing:
         truth, encoded = vector("y", y, rows), encode_groups(groups, expected_rows=rows)
         whole = Data(X, truth, _weights(weight, rows), X, truth, encoded, truth, y)
         return _split_off(whole, *split)
     with speaking_of("X_val"):
         rows_val = n_rows(X_val)
+    check_sparse("X_val", X_val)
     Columns.of(X).check("X_val", X_val)
     truth, truth_val = vector("y", y, rows), vector("y_val", y_val, rows_val)
     with speaking_of("sensitive_features_val", instead_of="sensitive_features"):

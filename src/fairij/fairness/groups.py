@@ -40,6 +40,11 @@ def vector(name: str, values: Any, rows: int | None = None) -> NDArray[Any]:
         )
     if array.dtype.kind in "OSU":
         array = pd.Series(array.astype(object)).infer_objects().to_numpy()
+    if array.dtype.kind == "c":
+        raise InvalidInputError(
+            f"`{name}` must hold plain numbers or text, got {array.dtype} numbers: give their real "
+            "part, if that is what is meant."
+        )
     try:
         bad = ~np.isfinite(array) if array.dtype.kind == "f" else pd.isna(array)
     except ArithmeticError:  # a decimal that signals

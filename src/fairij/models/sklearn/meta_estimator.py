@@ -18,6 +18,7 @@ from torch import Tensor
 from fairij.data.checks import vector
 from fairij.data.forked import one_thread_if_forked
 from fairij.data.rows import Columns, as_source, n_rows
+from fairij.data.sparse import check_sparse
 from fairij.errors import InvalidInputError
 from fairij.fairness.optimism import Choice, HonestGap
 from fairij.models.base import Editable
@@ -123,6 +124,7 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if n_rows(X) == 0:
             raise InvalidInputError("`X` must not be empty: there are 0 rows to predict.")
         self._check_columns(X)
+        check_sparse("X", X)
         editable = self._edited_for(X)
         check_runs("X", editable, X)
         return editable.outputs(X)

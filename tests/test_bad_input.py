@@ -357,7 +357,16 @@ FEATURES |= {
     for how in ("split", "cross_fit")
 }  # fmt: skip
 
+FEATURES |= {
+    "a complex tensor": refused(
+        "`X` must be real numbers, got torch.complex64", X=torch.tensor(X) * 1j
+    ),
+}  # fmt: skip
 LABELS = {
+    "a tensor without numbers": refused("must be plain tensors", y=torch.empty(N, device="meta")),
+    "an array for a setting": refused(
+        "`verbose` must be one of", settings={"verbose": np.array(["a", "b"])}
+    ),
     "complex": refused("`y` must hold plain numbers or text, got complex128", y=y + 0j),
     "unseen in training": refused(
         "`y_val` must hold only the labels [0, 1]", "row 33 holds 2",

@@ -28,9 +28,14 @@ SEEN_ROWS = (
 
 def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
     """A setting that is one of a few values."""
-    if not any(value is option or value == option for option in allowed):
+    if not any(value is option or _equal(value, option) for option in allowed):
         raise InvalidInputError(f"`{name}` must be one of {list(allowed)}, got {value!r}.")
     return value
+
+
+def _equal(value: Any, option: Any) -> bool:
+    """Whether a setting has this value; an array is compared with none."""
+    return np.ndim(value) == 0 and bool(value == option)
 
 
 def number_between(

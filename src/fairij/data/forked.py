@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import torch
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 _started_in = os.getpid()  # the process that loaded this module
 

@@ -42,7 +42,7 @@ class LightGBM(TreeEditable):
     def __init__(self, model: Any, **options: Any) -> None:
         self._model, self._booster = model, _booster(model)
         if is_forked():  # before it writes its text, with as many threads as it last ran
-            self._booster.predict(np.zeros((1, self._booster.num_feature())), **_threads())
+            self._booster.predict(np.zeros((1, self._booster.num_feature())), num_threads=1)
         text = self._booster.model_to_string()  # up to best_iteration, as predict does
         text, _, rest = text.partition("\nend of trees")
         head, *blocks = text.split("\nTree=")

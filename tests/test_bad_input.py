@@ -287,6 +287,38 @@ FEATURES = {
         X=(X, X), X_val=(X_val, X_val[:7]),
     ),
 }  # fmt: skip
+
+
+def sparse(**wrong: tuple[int, int]) -> Any:
+    """Sparse rows with one wrong number in these arrays."""
+    rows = scipy.sparse.csr_array(X)
+    for name, (place, value) in wrong.items():
+        setattr(rows, name, put(getattr(rows, name), place, value))
+    return rows
+
+
+def coordinates(place: int, value: int) -> Any:
+    rows = scipy.sparse.coo_array(X)
+    rows.coords = (put(rows.coords[0], place, value), rows.coords[1])
+    return rows
+
+
+DAMAGED = "must be a sparse matrix whose entries lie inside it, but it is damaged:"
+FEATURES |= {
+    "a sparse index too high": refused(f"`X` {DAMAGED} indices", X=sparse(indices=(5, 1000))),
+    "a negative sparse index": refused(f"`X` {DAMAGED} indices", X=sparse(indices=(5, -3))),
+    "a sparse row beyond the end": refused(f"`X` {DAMAGED} ind", X=sparse(indptr=(3, 10**6))),
+    "sparse rows that go back": refused(f"`X_val` {DAMAGED} ind", X_val=sparse(indptr=(3, 0))),
+    "sparse coordinates outside": refused(
+        f"`X` {DAMAGED} indices must be from 0 to 239", X=coordinates(0, 10**6)
+    ),
+    "a sparse part of a collection": refused(
+        f"`X['right']` {DAMAGED} indices", "Make it again from its source",
+        settings={"estimator": Two()},
+        X={"left": X[:, :2], "right": sparse(indices=(5, 1000))},
+        X_val={"left": X_val[:, :2], "right": X_val[:, 2:]},
+    ),
+}  # fmt: skip
 FORMS = {
     "array": (np.asarray, "column 2"),
     "tensor": (torch.tensor, "column 2"),
@@ -325,7 +357,17 @@ FEATURES |= {
     for how in ("split", "cross_fit")
 }  # fmt: skip
 
+FEATURES |= {
+    "a complex tensor": refused(
+        "`X` must be real numbers, got torch.complex64", X=torch.tensor(X) * 1j
+    ),
+}  # fmt: skip
 LABELS = {
+    "a tensor without numbers": refused("must be plain tensors", y=torch.empty(N, device="meta")),
+    "an array for a setting": refused(
+        "`verbose` must be one of", settings={"verbose": np.array(["a", "b"])}
+    ),
+    "complex": refused("`y` must hold plain numbers or text, got complex128", y=y + 0j),
     "unseen in training": refused(
         "`y_val` must hold only the labels [0, 1]", "row 33 holds 2",
         "drop such rows, or encode both tables alike", y_val=put(y_val, 33, 2),
@@ -439,6 +481,10 @@ ROWS |= {
     ),
     "weights as words": refused(
         "`sample_weight` must be numbers", "heavy", sample_weight=["heavy"] * N
+    ),
+    "complex": refused(
+        "`sample_weight` must hold plain numbers or text, got complex128",
+        sample_weight=np.ones(N) + 1j,
     ),
 }  # fmt: skip
 

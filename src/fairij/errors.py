@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Any
+
+# what steers a terminal or turns the direction of text, and halves of characters
+STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str, encoding: str = "utf-8") -> str:
+    """Text that is safe to show: what could steer a terminal is escaped, such as U+001B."""
+    safe = STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return safe.encode(encoding, "backslashreplace").decode(encoding)
 
 
 class FairIJError(Exception):
-    """Base of all errors that fairij raises on purpose."""
+    """Base of all errors that fairij raises on purpose. Names from data are shown safely."""
+
+    def __init__(self, *said: Any) -> None:
+        super().__init__(*(printable(part) if isinstance(part, str) else part for part in said))
 
 
 class InvalidInputError(FairIJError, ValueError):
@@ -57,7 +71,10 @@ class ProcessError(FairIJError):
 
 
 class FairIJWarning(UserWarning):
-    """Base of all warnings that fairij gives."""
+    """Base of all warnings that fairij gives. Names from data are shown safely."""
+
+    def __init__(self, *said: Any) -> None:
+        super().__init__(*(printable(part) if isinstance(part, str) else part for part in said))
 
 
 class NotStationaryWarning(FairIJWarning):

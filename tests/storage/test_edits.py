@@ -6,6 +6,8 @@ import copy
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from safetensors.torch import save
 from torch import nn
 
 from biased import fair, fitted, mlp, problem
-from fairij import Edit, FairIJ
+from fairij import Edit, FairIJ, LowestGap
 from fairij.errors import CorruptEditError, WrongModelError
 from fairij.storage.checksummed import UNSEALED, write_whole
 from fairij.storage.edits import FORMAT
@@ -43,6 +45,45 @@ def same_bits(left: nn.Module, right: nn.Module) -> bool:
     return states[0].keys() == states[1].keys() and all(
         states[0][name].numpy().tobytes() == states[1][name].numpy().tobytes() for name in states[0]
     )
+
+
+# --- the same bytes ---------------------------------------------------------------------------
+
+
+def test_the_same_edit_gives_the_same_bytes(edit: Edit, tmp_path: Path) -> None:
+    # safetensors orders its header by a random hash: twenty files would hardly be alike by chance
+    files = {edit.save(tmp_path / f"{n}.safetensors").read_bytes() for n in range(20)}
+    assert len(files) == 1
+
+
+def test_an_address_is_no_setting(edit: Edit, tmp_path: Path) -> None:
+    class Rule(LowestGap):
+        def __repr__(self) -> str:
+            return object.__repr__(self)
+
+    kept = [problem().fit(fair(selection=rule)).edit_ for rule in (Rule(), Rule())]
+    first, second = (e.save(tmp_path / f"{n}").read_bytes() for n, e in enumerate(kept))
+    assert first == second
+
+
+FIT_AND_SAVE = """
+import sys, warnings
+sys.path.insert(0, {tests!r})
+warnings.simplefilter("ignore")
+from biased import fair, problem
+problem().fit(fair()).edit_.save(sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+def test_the_same_fit_gives_the_same_bytes(tmp_path: Path) -> None:
+    script, files = FIT_AND_SAVE.format(tests=str(Path(__file__).parents[1])), set()
+    for seed in ("0", "1", "2"):
+        out = tmp_path / f"{seed}.safetensors"
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", script, str(out)], check=True, env=environment)
+        files.add(out.read_bytes())
+    assert len(files) == 1
 
 
 # --- apply and undo ---------------------------------------------------------------------------

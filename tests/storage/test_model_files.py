@@ -200,3 +200,34 @@ def test_a_folder_must_hold_a_model(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(InvalidInputError, match="cannot be read as a Hugging Face folder"):
         load_model(tmp_path)
+
+
+SINGLE = {"0.weight": torch.ones(1, 3), "0.bias": torch.ones(1)}
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({0: torch.ones(3)}, "got the name 0, of type 'int'"),
+        ({"state_dict": {b"0.weight": torch.ones(3)}}, "got the name b'0.weight', of type 'bytes'"),
+        ({**SINGLE, (1, 2): torch.ones(1)}, "got the name (1, 2), of type 'tuple'"),
+        ({**SINGLE, "0.bias": torch.ones(1) * 1j}, "but '0.bias' is torch.complex64"),
+        ({**SINGLE, "\x1b[2J": torch.ones(1)}, 'Unexpected key(s) in state_dict: "\\x1b[2J"'),
+    ],
+)
+def test_odd_names_and_values_of_parameters(tmp_path: Path, state: Any, said: str) -> None:
+    torch.save(state, tmp_path / "net.pt")
+    opening = Opening(model_class=f"{tmp_path / 'net.py'}:Net")
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\ndef Net(): return nn.Sequential(nn.Linear(3, 1))\n"
+    )
+    with pytest.raises(InvalidInputError) as caught:
+        load_model(tmp_path / "net.pt", opening)
+    assert said in str(caught.value)
+
+
+def test_doubled_names_of_features() -> None:
+    model = LogisticRegression().fit(TABLE[["income", "debt"]], TABLE["repaid"])
+    model.feature_names_in_ = np.array(["income", "income"], object)
+    with pytest.raises(InvalidInputError, match="'income' occurs twice: train it on a table"):
+        known_columns(model)

@@ -10,9 +10,12 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from fairij.errors import STEERING, printable
 
 if TYPE_CHECKING:
     from fairij.fairness import Audit
@@ -28,17 +31,36 @@ def show(*things: Any) -> None:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(file=RESULTS.get(), width=WIDE)
     for thing in things:
-        console.print(thing)
+        console.print(Printable(thing))
+
+
+class Printable:
+    """A table with what a terminal cannot show, or should not obey, escaped."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for part in console.render(self.inner, options):
+            text = printable(part.text, console.encoding)
+            yield part if part.control else Segment(text, part.style)
 
 
 def say(text: str) -> None:
     """Print a sentence."""
     console = Console(file=RESULTS.get())
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    safe = printable(text, console.encoding)
+    console.print(safe, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_json(result: Mapping[str, Any]) -> None:
+    """Print a result. In JSON every character can be written as an escape."""
     text = json.dumps(plain(result), indent=2, ensure_ascii=False)
+    text = STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    try:
+        text.encode(Console(file=RESULTS.get()).encoding)
+    except UnicodeEncodeError:
+        text = json.dumps(plain(result), indent=2)
     typer.echo(text, file=RESULTS.get())
 
 

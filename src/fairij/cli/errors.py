@@ -14,7 +14,13 @@ import typer
 from rich.console import Console
 
 from fairij.cli.options import EditOptions
-from fairij.errors import CorruptEditError, FairIJError, FairIJWarning, InvalidInputError
+from fairij.errors import (
+    CorruptEditError,
+    FairIJError,
+    FairIJWarning,
+    InvalidInputError,
+    printable,
+)
 
 DONE, FAILED, BAD_INPUT, TARGET_MISSED, CANNOT_WRITE, INTERRUPTED = 0, 1, 2, 3, 4, 130
 EXIT_CODES = {
@@ -52,6 +58,7 @@ errors = Console(stderr=True)
 
 
 def fail(message: str, code: int) -> NoReturn:
+    message = printable(message)
     errors.print(f"error: {message}", style="red", highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(code)
 
@@ -95,11 +102,14 @@ def _notes() -> Iterator[None]:
             yield
         finally:
             for text in dict.fromkeys(str(w.message) for w in caught if _is_ours(w)):
-                line = f"note: {as_options(text)}"
+                line = printable(f"note: {as_options(text)}")
                 errors.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
     for other in caught:
         if not _is_ours(other):
-            warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+            said: Warning | str = other.message
+            if (safe := printable(str(said))) != str(said):
+                said = safe
+            warnings.warn_explicit(said, other.category, other.filename, other.lineno)
 
 
 def as_options(message: str, parameter: str | None = None) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.data.rows import Columns, n_rows, part_of, speaking_of
+from fairij.data.sparse import check_sparse
 from fairij.errors import InvalidInputError, Notice, SeenRowsWarning
 from fairij.fairness import groups as per_row
 from fairij.fairness.groups import Groups, encode_groups
@@ -27,9 +28,14 @@ SEEN_ROWS = (
 
 def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
     """A setting that is one of a few values."""
-    if not any(value is option or value == option for option in allowed):
+    if not any(value is option or _equal(value, option) for option in allowed):
         raise InvalidInputError(f"`{name}` must be one of {list(allowed)}, got {value!r}.")
     return value
+
+
+def _equal(value: Any, option: Any) -> bool:
+    """Whether a setting has this value; an array is compared with none."""
+    return np.ndim(value) == 0 and bool(value == option)
 
 
 def number_between(
@@ -193,12 +199,14 @@ def data_of(
             "`y_val`, `sensitive_features_val`), or `sensitive_features` for the training rows."
         )
     rows = n_rows(X)
+    check_sparse("X", X)
     if missing:
         truth, encoded = vector("y", y, rows), encode_groups(groups, expected_rows=rows)
         whole = Data(X, truth, _weights(weight, rows), X, truth, encoded, truth, y)
         return _split_off(whole, *split)
     with speaking_of("X_val"):
         rows_val = n_rows(X_val)
+    check_sparse("X_val", X_val)
     Columns.of(X).check("X_val", X_val)
     truth, truth_val = vector("y", y, rows), vector("y_val", y_val, rows_val)
     with speaking_of("sensitive_features_val", instead_of="sensitive_features"):

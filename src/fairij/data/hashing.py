@@ -7,6 +7,7 @@ and checkpoints contain fingerprints, so what is hashed must never change.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -93,6 +94,11 @@ def _add_state(digest: Any, value: Any, inside: frozenset[int]) -> None:
     else:  # compiled: it describes its state itself, as for pickling
         digest.update(type(value).__qualname__.encode())
         _add_state(digest, value.__getstate__(), inside)
+
+
+def without_addresses(value: Any) -> str:
+    """The text of a value, the same in every run: where an object lies is no part of it."""
+    return re.sub("0x[0-9a-f]+", "", repr(value))
 
 
 def data_fingerprint(X: Any, y: Any, *, every_row: bool = False) -> str:

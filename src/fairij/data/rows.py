@@ -165,6 +165,11 @@ def to_tensors(X: Any, *, dtype: torch.dtype, device: torch.device, name: str = 
         return made if isinstance(X, Mapping) else tuple(made.values())
     if isinstance(X, Tensor):
         tensor = X.detach()
+        if tensor.is_complex():
+            raise InvalidInputError(
+                f"`{name}` must be real numbers, got {tensor.dtype}: give real and imaginary parts "
+                "as separate columns."
+            )
     else:
         array = _numeric(X, name)
         # torch takes neither a foreign byte order nor negative strides

@@ -15,7 +15,13 @@ from fairij.errors import InvalidInputError
 def unwrapped(values: Any) -> Any:
     """A tensor as an array, a masked array as a list with None for masked values."""
     if hasattr(values, "detach"):
-        return values.detach().cpu().numpy()
+        try:
+            return values.detach().cpu().numpy()
+        except (RuntimeError, TypeError) as error:  # a sparse tensor, or one without numbers
+            said = str(error).splitlines()[0].rstrip(".")
+            raise InvalidInputError(
+                f"Labels, weights and groups must be plain tensors, but torch says: {said}."
+            ) from None
     return values.tolist() if isinstance(values, np.ma.MaskedArray) else values
 
 
@@ -40,6 +46,11 @@ def vector(name: str, values: Any, rows: int | None = None) -> NDArray[Any]:
         )
     if array.dtype.kind in "OSU":
         array = pd.Series(array.astype(object)).infer_objects().to_numpy()
+    if array.dtype.kind == "c":
+        raise InvalidInputError(
+            f"`{name}` must hold plain numbers or text, got {array.dtype} numbers: give their real "
+            "part, if that is what is meant."
+        )
     try:
         bad = ~np.isfinite(array) if array.dtype.kind == "f" else pd.isna(array)
     except ArithmeticError:  # a decimal that signals
@@ -135,7 +146,10 @@ def as_frame(sensitive_features: Any, *, expected_rows: int | None = None) -> pd
     check_rows("sensitive_features", frame, expected_rows)
     if frame.size == 0:
         raise InvalidInputError("`sensitive_features` must not be empty.")
-    missing = frame.isna().any(axis=1)
+    try:
+        missing = frame.isna().any(axis=1)
+    except ArithmeticError:  # a decimal that signals
+        raise InvalidInputError("`sensitive_features` must hold plain numbers or text.") from None
     if missing.any():
         raise InvalidInputError(
             f"`sensitive_features` has {int(missing.sum())} missing value(s), the first in row "

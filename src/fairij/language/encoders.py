@@ -18,6 +18,9 @@ from fairij.language.texts import TYPES, encoded, takes, texts_of
 from fairij.models.text.library import load_transformers
 from fairij.models.text.tokens import longest_text, most_tokens, with_padding_token
 from fairij.models.text.triggers import TriggerTokens
+from fairij.storage.model_files.huggingface import quietly
+from fairij.storage.model_files.huggingface_checks import check_loaded
+from fairij.storage.reading import reading
 
 HIDDEN = (768, 128)  # units of the paper's non-linear head
 
@@ -27,12 +30,25 @@ def load_encoder(
 ) -> Any:
     """An encoder from a folder or a name on the hub, frozen and without dropout."""
     library = load_transformers()
-    config = library.AutoConfig.from_pretrained(folder)
-    kind = library.MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(config), library.AutoModel)
-    if not kind.__name__.endswith("EncoderModel"):  # T5 and similar models have one
-        kind = library.AutoModel
-    encoder = encoder_of(kind.from_pretrained(folder, dtype=dtype))
-    return encoder.to(device).eval().requires_grad_(False)
+    with reading(Path(folder), "a Hugging Face encoder"), quietly(library):
+        config = library.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        kind = library.MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(config), library.AutoModel)
+        if not kind.__name__.endswith("EncoderModel"):  # T5 and similar models have one
+            kind = library.AutoModel
+        model, info = kind.from_pretrained(
+            folder,
+            dtype=dtype,
+            trust_remote_code=False,
+            ignore_mismatched_sizes=True,  # they are refused below, in our words
+            output_loading_info=True,
+        )
+        pooler = {name for name in info["missing_keys"] if name.split(".")[0] == "pooler"}
+        # tensors that are left over are heads, which an encoder does without
+        found = {**info, "unexpected_keys": (), "missing_keys": info["missing_keys"] - pooler}
+        check_loaded(Path(folder), found)
+    if pooler:  # it would be random
+        model.pooler = None
+    return encoder_of(model).to(device).eval().requires_grad_(False)
 
 
 def encoder_of(model: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fairij.data.forked import one_thread_if_forked
 from fairij.models.base import Editable
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class Run:
 
     def together(self, work: Callable[[], T]) -> T:
         """Do the work; if it fails on one process, it fails on all."""
-        return work()
+        with one_thread_if_forked():
+            return work()
 
     def seed(self, seed: int) -> int:
         """The seed that all processes use."""

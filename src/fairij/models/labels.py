@@ -169,9 +169,17 @@ def positive_label(classes: NDArray[Any]) -> Any:
     return int(label) if isinstance(label, float) and label.is_integer() else label
 
 
+def _kind_of(*labels: NDArray[Any]) -> Any:
+    """The type in which labels are compared: whole numbers exactly, also beyond 2**53."""
+    kinds = {array.dtype.kind for array in labels}
+    if kinds <= set("bi") or kinds <= set("bu"):
+        return np.int64 if "i" in kinds else np.uint64
+    return np.float64 if kinds <= set("biuf") else np.str_
+
+
 def encode_classes(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
     """The place of each label among the classes."""
-    kind = np.float64 if {classes.dtype.kind, y.dtype.kind} <= set("biuf") else np.str_
+    kind = _kind_of(classes, y)
     smallest = np.min_scalar_type(-len(classes))
     known, place = pd.Index(classes.astype(kind)), np.empty(len(y), smallest)
     for start in range(0, len(y), ENCODED_AT_ONCE):  # what is made on the way is much larger

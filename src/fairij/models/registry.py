@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 from fairij.data.checks import members
 from fairij.errors import InvalidInputError
 from fairij.models.base import Editable, EditableDefaults
+from fairij.models.whole import whole
 
 
 class Family(NamedTuple):
@@ -119,7 +120,7 @@ def adapt(model: Any, **options: Any) -> Editable:
     """
     for known in FAMILIES:
         if known.recognises(model):
-            return known.make(model, **options)
+            return whole(model, known.make, options)
     if isinstance(model, type):
         raise InvalidInputError(
             f"`estimator` must be a fitted model, got the class {model.__name__}: fit an object of "

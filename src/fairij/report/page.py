@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairij._version import __version__
 from fairij.data.checks import whole_number
+from fairij.errors import printable
 from fairij.mitigator import FairIJ
 from fairij.report import comparisons, headline, sections, training_table
 from fairij.report.checks import MEANING, checks, worst
@@ -94,7 +95,7 @@ def write_report(
         "positive": int((fitted.influence_ > 0).sum()),
     }
     unseen = test or comparisons.on_held_out_rows(fitted)
-    text = _page(fitted, str(title), unseen, training)
+    text = _page(fitted, printable(str(title)), unseen, training)
     write_whole(target, text.encode("utf-8", errors="replace"))
     return target
 

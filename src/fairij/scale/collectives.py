@@ -17,6 +17,7 @@ from torch import Tensor
 from fairij.data.row_vectors import lies_in_file, new_rows
 from fairij.data.rows import processes
 from fairij.errors import FairIJError, InvalidInputError, ProcessError
+from fairij.scale.meeting import exchanging
 
 T = TypeVar("T")
 REPORTED = "reported_to_all_processes"  # set on errors that the other processes know already
@@ -173,10 +174,7 @@ def _reported(error: Exception) -> Exception:
 @contextmanager
 def _connected() -> Iterator[None]:
     try:
-        yield
-    except RuntimeError as error:
-        problem = ProcessError(
-            "The exchange with the other processes broke off, most likely because one of them has "
-            f"ended: see their output. The error here was: {error}"
-        )
-        raise _reported(problem) from error
+        with exchanging():
+            yield
+    except ProcessError as error:
+        raise _reported(error) from error.__cause__

@@ -37,7 +37,7 @@ class ScaledRun(Run):
         self._journal: Journal | None = None
 
     def together(self, work: Callable[[], T]) -> T:
-        return fail_together(work)
+        return super().together(lambda: fail_together(work))
 
     def seed(self, seed: int) -> int:
         return values_of_all(seed, step="a fit")[0]  # that of process 0

@@ -9,6 +9,7 @@ import atexit
 import gc
 import os
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from itertools import zip_longest
 from typing import Any
 
@@ -18,47 +19,46 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from fairij.data.checks import number_between
 from fairij.data.hashing import rows_fingerprint
 from fairij.data.rows import Columns, n_rows, named_column, part_of, parts_of, processes, take_rows
 from fairij.data.sources import Name, Source, joined_tables, row_numbers
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import unwrapped
 from fairij.scale.collectives import collected, odd_process
+from fairij.scale.meeting import MEET_SECONDS, PATIENCE, end_watch, meet, watch
 
 
-def start() -> int:
-    """Join the processes that `torchrun` started, if any; returns the number of this process."""
+def start(*, patience: float = PATIENCE) -> int:
+    """Join the processes that `torchrun` started, if any; returns the number of this process.
+
+    A process that the others do not join gives up after five minutes. One that they do not follow
+    to an exchange gives up after ``patience`` seconds. It names those that did not come.
+    """
+    number_between("patience", patience, 0.0)
     if "RANK" in os.environ and not dist.is_initialized():
+        store, place = meet(MEET_SECONDS)
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(backend, **_meeting_place())
+        dist.init_process_group(
+            backend,
+            store=store,
+            rank=place.rank,
+            world_size=place.size,
+            timeout=timedelta(seconds=patience),
+        )
+        watch(store, place, patience)
         atexit.register(_leave)
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def _leave() -> None:
     """Leave the group; if a cycle kept it alive, it would abort the process at its end."""
+    end_watch()
     if dist.is_initialized():
         dist.destroy_process_group()
     gc.collect()
-
-
-def _meeting_place() -> dict[str, Any]:
-    """Where the processes of one attempt of `torchrun` find each other.
-
-    Its store keeps addresses of ended processes after a restart, so each attempt has a prefix.
-    Several machines count their restarts separately, so they use torch's own way.
-    """
-    given = os.environ
-    if given.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or given.get("GROUP_WORLD_SIZE") != "1":
-        return {}
-    host, port, size = given["MASTER_ADDR"], int(given["MASTER_PORT"]), int(given["WORLD_SIZE"])
-    stores: Any = dist  # torch does not declare them for type checkers
-    store = stores.TCPStore(host, port, size, is_master=False)
-    attempt = f"attempt-{given.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-    own = stores.PrefixStore(attempt, store)
-    return {"store": own, "rank": int(given["RANK"]), "world_size": size}
 
 
 class Shard(Source):

@@ -20,9 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.data.checks import whole_number
+from fairij.data.forked import one_thread_if_forked
 from fairij.data.hashing import data_fingerprint, tensor_fingerprint
 from fairij.data.rows import Columns, as_array, as_source, named_column
 from fairij.data.sources import ArraySource, Source
+from fairij.data.sparse import check_sparse
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import numbers, vector
 from fairij.method.influence import check_finite, inner
@@ -70,6 +72,7 @@ class TopRows:
         self.scores, self.rows = scores[best], rows[best]
 
 
+@one_thread_if_forked()
 def stream_influence(
     fair: FittedModel,
     X: Any,
@@ -122,6 +125,7 @@ def stream_influence(
     width, names = getattr(fair, "n_features_in_", None), getattr(fair, "feature_names_in_", ())
     Columns(() if width is None else (width,), tuple(names)).check("X", X)
     given = as_source(X)
+    check_sparse("X", given)
     source = given if isinstance(given, Source) else ArraySource(as_array(given))
     truth = _truth(fair, named_column(source, y), len(source))
     best = TopRows(whole_number("top", top, 0))

@@ -22,16 +22,26 @@ LARGEST_FILE = 2**38
 
 
 def write_sealed(target: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
-    """Write tensors with a header of text."""
+    """Write tensors with a header of text. The same content gives the same bytes."""
     content = to_safetensors(dict(tensors), {**header, "sha256": UNSEALED})
-    digest = hashlib.sha256(content).hexdigest()
     start = 8 + int.from_bytes(content[:8], "little")  # the rest may be large, so it is not copied
-    sealed = content[:start].replace(_seal(UNSEALED), _seal(digest), 1)
-    write_whole(target, sealed, memoryview(content)[start:])
+    first, rest = _in_order(content[8:start]), memoryview(content)[start:]
+    digest = hashlib.sha256(first)
+    digest.update(rest)
+    write_whole(target, first.replace(_seal(UNSEALED), _seal(digest.hexdigest()), 1), rest)
+
+
+def _in_order(header: bytes) -> bytes:
+    """The length and the header, sorted by name: safetensors orders it by chance."""
+    table = json.loads(header)
+    ordered = json.dumps(table, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    padded = ordered.ljust(-(-len(ordered) // 8) * 8)  # tensors begin at a multiple of 8 bytes
+    return len(padded).to_bytes(8, "little") + padded
 
 
 def read_sealed(path: Path, form: str) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Header and tensors; raises one of ``UNREADABLE`` if the file is not whole."""
+    require_plain(path)
     size = path.stat().st_size
     if size > LARGEST_FILE:
         raise ValueError(f"it has {size} bytes, more than the {LARGEST_FILE} that are allowed")
@@ -52,6 +62,12 @@ def read_sealed(path: Path, form: str) -> tuple[dict[str, str], dict[str, Tensor
     if digest.hexdigest() != header["sha256"]:
         raise ValueError("its bytes have changed since it was saved")
     return header, from_safetensors(content)
+
+
+def require_plain(path: Path) -> None:
+    """Raise unless there is a file that ends: reading a pipe or a device may not."""
+    if not path.is_file():
+        raise ValueError("it is no plain file")
 
 
 def write_whole(target: Path, *content: bytes | memoryview) -> None:

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from fairij._version import __version__
+from fairij.data.hashing import without_addresses
 from fairij.errors import CorruptEditError, InvalidInputError, WrongModelError
 from fairij.method.preparation import Settings
 from fairij.method.types import Outcome
@@ -176,8 +177,8 @@ def edit_of(
             "temperature": settings.temperature,
             "drop": settings.drop,
             "validation": settings.validation,
-            "search": repr(settings.search),
-            "selection": repr(settings.selection),
+            "search": without_addresses(settings.search),
+            "selection": without_addresses(settings.selection),
             "loss": loss,
             "weight_decay": float(settings.weight_decay),
             "random_state": settings.seed,

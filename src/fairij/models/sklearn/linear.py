@@ -30,6 +30,7 @@ from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
 from fairij.models.constant import ConstantLinearization, FeatureJacobian
 from fairij.models.sklearn.estimators import caveats_of, check_columns, class_weighted, usual_loss
+from fairij.models.whole import real_numbers
 
 
 class LinearEditable(EditableDefaults):
@@ -41,7 +42,7 @@ class LinearEditable(EditableDefaults):
         self._kind = next(KINDS[name] for name in KINDS if name in parents)
         _check(estimator, self._kind)
         self._estimator = estimator
-        self._coef = np.asarray(estimator.coef_)
+        self._coef = real_numbers("coef_", estimator.coef_, 1, 2)
         self._n_outputs = 1 if self._coef.ndim == 1 else len(self._coef)
         self._has_intercept = bool(estimator.fit_intercept)
         self.parameter_names = ["coef_", "intercept_"][: 1 + self._has_intercept]
@@ -50,11 +51,18 @@ class LinearEditable(EditableDefaults):
                 "`parameters` must be 'all' or 'trainable' for a linear model, whose "
                 f"{self.parameter_names} are edited together; got {parameters!r}."
             )
-        pieces = [self._coef, np.asarray(estimator.intercept_)][: len(self.parameter_names)]
+        pieces = [self._coef, real_numbers("intercept_", estimator.intercept_, 0, 1)]
+        pieces = pieces[: len(self.parameter_names)]
+        if self._has_intercept and pieces[1].size != self._n_outputs:
+            raise InvalidInputError(
+                f"The model's `intercept_` must have one value for each of its {self._n_outputs} "
+                f"outputs, got {pieces[1].size}: load it from the file that its training saved."
+            )
         self.theta = torch.cat([torch.tensor(piece).reshape(-1) for piece in pieces])
         self.classes = getattr(estimator, "classes_", None)
         self.loss_name = usual_loss(self.classes, self._n_outputs)
         self.caveats = caveats_of(estimator)
+        self.l2(1, 1.0)  # raises if its settings are no numbers
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         given, balance = getattr(self._estimator, "class_weight", None), self._kind.balance_weights

@@ -16,7 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fairij.data.checks import vector
+from fairij.data.forked import one_thread_if_forked
 from fairij.data.rows import Columns, as_source, n_rows
+from fairij.data.sparse import check_sparse
 from fairij.errors import InvalidInputError
 from fairij.fairness.optimism import Choice, HonestGap
 from fairij.models.base import Editable
@@ -115,12 +117,14 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
         expected.check("X", X)
 
+    @one_thread_if_forked()
     def _outputs(self, X: Any) -> Tensor:
         check_is_fitted(self, "estimator_")
         X = as_source(X)
         if n_rows(X) == 0:
             raise InvalidInputError("`X` must not be empty: there are 0 rows to predict.")
         self._check_columns(X)
+        check_sparse("X", X)
         editable = self._edited_for(X)
         check_runs("X", editable, X)
         return editable.outputs(X)

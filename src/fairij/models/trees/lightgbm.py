@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from fairij.data.forked import is_forked
 from fairij.data.rows import Columns
 from fairij.errors import InvalidInputError
 from fairij.models.sklearn.estimators import class_weighted, times
@@ -40,6 +41,8 @@ class LightGBM(TreeEditable):
 
     def __init__(self, model: Any, **options: Any) -> None:
         self._model, self._booster = model, _booster(model)
+        if is_forked():  # before it writes its text, with as many threads as it last ran
+            self._booster.predict(np.zeros((1, self._booster.num_feature())), num_threads=1)
         text = self._booster.model_to_string()  # up to best_iteration, as predict does
         text, _, rest = text.partition("\nend of trees")
         head, *blocks = text.split("\nTree=")
@@ -55,7 +58,7 @@ class LightGBM(TreeEditable):
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         self._check_names(X)
-        return np.asarray(self._model.predict(X, pred_leaf=True))
+        return np.asarray(self._model.predict(X, pred_leaf=True, **_threads()))
 
     def _check_names(self, X: Any) -> None:
         """Raise unless named columns are the model's: LightGBM itself only uses their positions."""
@@ -68,7 +71,8 @@ class LightGBM(TreeEditable):
         return np.zeros(1)
 
     def native(self, X: Any) -> NDArray[Any]:
-        raw = np.asarray(self._model.predict(X, raw_score=True))  # a sum, even for a forest
+        # a sum, even for a forest
+        raw = np.asarray(self._model.predict(X, raw_score=True, **_threads()))
         return raw * self.trees.weights[0]
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
@@ -98,6 +102,11 @@ class LightGBM(TreeEditable):
             for leaf, value in enumerate(own.tolist()):
                 booster.set_leaf_output(tree, leaf, value)
         return copy.deepcopy(self._model, {id(self._booster): booster})
+
+
+def _threads() -> dict[str, int]:
+    """In a forked process one thread, whatever the model asks for."""
+    return {"num_threads": 1} if is_forked() else {}
 
 
 def _booster(model: Any) -> lightgbm.Booster:

@@ -83,7 +83,13 @@ def known_columns(model: Any) -> tuple[str, ...] | None:
         names = _booster(model).feature_names
     else:
         names = getattr(model, "feature_names_in_", None)
-    return None if names is None else tuple(map(str, names))
+    known = None if names is None else tuple(map(str, np.atleast_1d(np.asarray(names, object))))
+    if known and (doubled := [name for name, count in Counter(known).items() if count > 1]):
+        raise InvalidInputError(
+            f"A model must know each of its features by a name of its own, but {doubled[0]!r} "
+            "occurs twice: train it on a table whose columns have different names."
+        )
+    return known
 
 
 def prepared(model: Any, frame: pd.DataFrame) -> Any:

@@ -76,7 +76,7 @@ class Program(nn.Module):
 
 def _state(path: Path, opening: Opening) -> Any:
     if path.suffix == ".safetensors":
-        return load_file(path)
+        return _real(path, load_file(path))
     is_archive = zipfile.is_zipfile(path)  # older versions of torch wrote other files
     if is_archive:
         with zipfile.ZipFile(path) as archive:
@@ -92,12 +92,29 @@ def _state(path: Path, opening: Opening) -> Any:
         state = torch.load(path, map_location="cpu", weights_only=False)
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
-    is_table = isinstance(state, dict) and all(isinstance(v, Tensor) for v in state.values())
-    if not is_table and not isinstance(state, nn.Module):
+    if isinstance(state, nn.Module):
+        return state
+    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
         raise InvalidInputError(
             f"{path} must hold a table of tensors, as `torch.save(module.state_dict(), ...)` "
             f"writes; it holds {type(state).__name__!r}."
         )
+    return _real(path, state)
+
+
+def _real(path: Path, state: dict[Any, Tensor]) -> dict[Any, Tensor]:
+    """Raise unless names are text and values real: torch would drop imaginary parts in silence."""
+    for name, value in state.items():
+        if not isinstance(name, str):
+            raise InvalidInputError(
+                f"{path} must hold tensors by the names of parameters, as `module.state_dict()` "
+                f"has them; got the name {name!r}, of type {type(name).__name__!r}."
+            )
+        if value.is_complex():
+            raise InvalidInputError(
+                f"{path} must hold real parameters, but {name!r} is {value.dtype}: such models "
+                "cannot be edited."
+            )
     return state
 
 

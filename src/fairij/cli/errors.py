@@ -6,7 +6,7 @@ import errno
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from typing import NoReturn
 
@@ -14,9 +14,11 @@ import typer
 from rich.console import Console
 
 from fairij.cli.options import EditOptions
+from fairij.cli.signals import Ended, ending_cleanly
 from fairij.errors import CorruptEditError, FairIJError, FairIJWarning, InvalidInputError
 
 DONE, FAILED, BAD_INPUT, TARGET_MISSED, CANNOT_WRITE, INTERRUPTED = 0, 1, 2, 3, 4, 130
+HUNG_UP, TERMINATED = 129, 143
 EXIT_CODES = {
     DONE: "done",
     FAILED: "failed, for the reason given (a solver that failed, an edit for another model, data "
@@ -24,7 +26,9 @@ EXIT_CODES = {
     BAD_INPUT: "wrong options or bad input (columns, tables, model files); nothing done",
     TARGET_MISSED: "done and written, but no edit reached the --target-gap",
     CANNOT_WRITE: "the output could not be written (full disk, read-only folder)",
+    HUNG_UP: "ended by SIGHUP (the terminal was closed)",
     INTERRUPTED: "interrupted (Ctrl-C)",
+    TERMINATED: "ended by SIGTERM",
 }
 EPILOG = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in EXIT_CODES.items()) + "."
 FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -51,16 +55,26 @@ SAME = {"checkpoint", *(field.name for field in fields(EditOptions))}
 errors = Console(stderr=True)
 
 
+def visible(text: str) -> str:
+    """A text in which no control character, as of a file's name, reaches the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
 def fail(message: str, code: int) -> NoReturn:
-    errors.print(f"error: {message}", style="red", highlight=False, markup=False, soft_wrap=True)
+    with suppress(OSError, SystemExit):  # the terminal may be gone, for which rich would exit
+        errors.print(
+            f"error: {visible(message)}", style="red", highlight=False, markup=False, soft_wrap=True
+        )
     raise typer.Exit(code)
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
     try:
-        with _notes():
+        with ending_cleanly(), _notes():
             yield
+    except Ended as signal:
+        fail(f"ended by {signal.name}; nothing half-written is left.", signal.code)
     except KeyboardInterrupt:
         fail("interrupted; nothing half-written is left.", INTERRUPTED)
     except (InvalidInputError, CorruptEditError) as error:
@@ -95,7 +109,7 @@ def _notes() -> Iterator[None]:
             yield
         finally:
             for text in dict.fromkeys(str(w.message) for w in caught if _is_ours(w)):
-                line = f"note: {as_options(text)}"
+                line = f"note: {visible(as_options(text))}"
                 errors.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
     for other in caught:
         if not _is_ours(other):

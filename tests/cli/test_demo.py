@@ -51,6 +51,7 @@ def test_the_folder_holds_the_page_the_plots_and_a_usable_edit(folder: Path) -> 
     assert names == {
         "candidates.csv", "candidates.png", "candidates.svg", "edit.safetensors",
         "influence.png", "influence.svg", "rates.png", "rates.svg", "report.html", "summary.json",
+        "contents.json",
     }  # fmt: skip
     text = (folder / "report.html").read_text()
     assert "official test set" in text
@@ -71,7 +72,7 @@ def test_nothing_is_overwritten_without_force(
     before = (folder / "summary.json").read_bytes()
     result = runner.invoke(app, ["demo", "--out", str(folder)])
     assert result.exit_code == 2
-    assert "exists and is not empty; pass --force" in result.output
+    assert "exists already and is not empty" in result.output
     assert (folder / "summary.json").read_bytes() == before
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fairij-demo").mkdir()
@@ -79,8 +80,8 @@ def test_nothing_is_overwritten_without_force(
     result = runner.invoke(app, ["demo"])
     assert result.exit_code == 2
     assert result.stderr == (
-        "error: fairij-demo exists and is not empty; pass --force to replace it, or name a new "
-        "folder by --out.\n"
+        "error: fairij-demo exists already and is not empty; name a new folder by --out, or pass "
+        "--force to replace it, if fairij wrote it.\n"
     )
 
 
@@ -97,7 +98,7 @@ def test_a_failed_write_leaves_the_earlier_folder_alone(
     before = sorted(path.name for path in folder.iterdir())
     monkeypatch.setattr("fairij.cli.demonstration.save_chart", full_disk)
     with pytest.raises(OSError, match="No space left"):
-        write_demo(demo, folder)
+        write_demo(demo, folder, force=True)
     assert sorted(path.name for path in folder.iterdir()) == before
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 

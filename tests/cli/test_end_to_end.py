@@ -73,7 +73,7 @@ def test_the_whole_way(run: Run, files: Path, kind: Any) -> None:
     saved = Path("result") / summary["model"]
     assert {path.name for path in Path("result").iterdir()} == {
         saved.name, "edit.safetensors", "report.html", "summary.json", "settings.toml",
-        "candidates.csv", "influence.csv",
+        "candidates.csv", "influence.csv", "contents.json",
     }  # fmt: skip
     assert torch.equal(theta(model), before)  # the model given is left alone
 
@@ -98,7 +98,7 @@ def test_the_whole_way(run: Run, files: Path, kind: Any) -> None:
     assert compared["result"] == compared[edited]
     assert compared[edited]["metrics"] == measured["after"]["metrics"]
 
-    run("report", "result", "--out", "again.html")
+    run("report", "result", *opening, "--out", "again.html")
     assert _page("again.html") == _page("result/report.html")
 
     scores = ("influence", "--model", model, *TABLES, *common, *edit)
@@ -132,7 +132,7 @@ def test_settings_repeat_a_run_exactly(run: Run, files: Path) -> None:
 def test_scores_are_repeated_by_the_settings_beside_them(run: Run, files: Path) -> None:
     asked = ("influence", "--model", "net.pt", *NET, *NUMBERS, *TABLES, *COLUMNS)
     run(*asked, "--constraint", "equal_opportunity", "--out", "scores.csv")
-    run("influence", "--config", "scores.settings.toml", "--out", "again.csv")
+    run("influence", "--config", "scores.settings.toml", *NET, "--out", "again.csv")
     assert filecmp.cmp("scores.csv", "again.csv", shallow=False)
     assert filecmp.cmp("scores.settings.toml", "again.settings.toml", shallow=False)
     Path("scores.csv").unlink()
@@ -221,7 +221,7 @@ def test_labels_are_told_by_their_names(run: Run, files: Path) -> None:
         words = np.where(table["repaid"] == 1, "early", "late")  # the alphabet says otherwise
         table.assign(repaid=words).to_csv(f"{name}.csv", index=False)
     asked = ("mitigate", "--model", "model.txt", *TABLES, "--test", "test.csv", *COLUMNS, *SMALL)
-    result = run(*asked, "--positive", "early", "--out", "result")
+    result = run(*asked, "--positive", "early", "--show-rows", "200", "--out", "result")
     assert "Positive label: early. The model has 4 feature(s)" in result.stdout
     summary = json.loads(Path("result/summary.json").read_text())
     assert summary["classes"] == ["late", "early"]
@@ -271,7 +271,7 @@ def test_compared_models_have_names_that_tell_them_apart(run: Run, files: Path) 
 
 def test_what_rows_do_to_the_loss_is_kept(run: Run, files: Path) -> None:
     asked = ("mitigate", "--model", "model.skops", *TABLES, *COLUMNS, *SMALL)
-    run(*asked, "--drop", "loss_aware", "--out", "result")
+    run(*asked, "--drop", "loss_aware", "--show-rows", "200", "--out", "result")
     scores = pd.read_csv("result/influence.csv")
     dropped = Edit.load("result/edit.safetensors").dropped
     assert len(dropped) > 0
@@ -304,7 +304,7 @@ def test_training_rows_may_be_read_in_chunks(
     whole, chunks = (pd.read_csv(file)["influence"] for file in ("whole.csv", "chunks.csv"))
     np.testing.assert_allclose(chunks, whole, rtol=1e-4, atol=1e-8)
     run("mitigate", *asked, *SMALL, "--stream", "--out", "result")
-    run("report", "result", "--out", "again.html")
+    run("report", "result", *opening, "--out", "again.html")
     assert _page("again.html") == _page("result/report.html")
 
 
@@ -323,8 +323,8 @@ def test_training_texts_are_on_the_page_only_when_asked_for(
     asked = ("mitigate", "--model", bert, "--train", "train.csv", "--validation", "validation.csv",
              "--text", "note", *COLUMNS, *SMALL, "--parameters", "classifier*")  # fmt: skip
     notes = pd.read_csv("train.csv")["note"]
-    run(*asked, "--out", "hidden")
-    run(*asked, "--show-text", "--out", "shown")
+    run(*asked, "--show-rows", "300", "--out", "hidden")
+    run(*asked, "--show-rows", "300", "--show-column", "note", "--out", "shown")
     worst = pd.read_csv("hidden/influence.csv").nlargest(1, "influence").index[0]
     hidden, shown = (Path(f"{name}/report.html").read_text() for name in ("hidden", "shown"))
     assert notes[worst] not in hidden

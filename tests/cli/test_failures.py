@@ -6,10 +6,7 @@ import errno
 import json
 import os
 import pickle
-import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,6 @@ import plain_files
 from disks import small_disk
 from fairij.cli import app
 from fairij.cli.errors import EXIT_CODES, as_options
-from fairij.cli.outputs import whole_folder
 from plain_files import Run
 
 COLUMNS = ("--label", "repaid", "--sensitive", "sex")
@@ -285,7 +281,10 @@ def test_unreadable_models(run: Run, name: str, content: bytes | None, expected:
         (("--model-class", "net.py:Nett"), "cannot be imported"),
         (("--model-class", "nowhere.net:Net"), "cannot be imported"),
         (("--model-class", "net.py:Net"), "Give the constructor's arguments by --model-args"),
-        (("--model-class", "builtins:dict"), "must make a torch.nn.Module"),
+        (
+            ("--model-class", "builtins:dict"),
+            "must name a class of torch.nn.Module, but it is the class 'dict'",
+        ),
         (("--model-class", "net.py:Net", "--model-args", "{"), "--model-args must be JSON"),
         (("--model-class", "net.py:Net", "--model-args", '{"inputs": 9}'), "do not fit net.py:Net"),
     ],
@@ -403,26 +402,6 @@ def test_edits_are_compared_with_a_model_before_them(run: Run) -> None:
         assert f"{first} holds an edit: name the model before it" in said
 
 
-def test_the_old_folder_comes_back_when_a_new_one_cannot_take_its_place(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = Path("old")
-    old.mkdir()
-    (old / "settings.toml").write_text("old")
-    replace = os.replace
-
-    def interrupted(first: Path, second: Path) -> None:
-        replace(first, second)
-        if Path(first).name == "old":  # Ctrl-C right after the old one was put aside
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt), whole_folder(old, force=True) as folder:
-        (folder / "settings.toml").write_text("new")
-    assert (old / "settings.toml").read_text() == "old"
-    assert leftovers() == []
-
-
 def test_force_replaces_only_what_this_command_wrote(run: Run) -> None:
     Path("thesis").mkdir()
     Path("thesis/chapter.txt").write_text("years of work")
@@ -435,7 +414,7 @@ def test_force_replaces_only_what_this_command_wrote(run: Run) -> None:
     ("text", "expected"),
     [
         ("lable = 'repaid'", "or 'label'"),
-        ("trust_pickle = true", "taken from the command line only"),
+        ("force = true", "taken from the command line only"),
         ("label = ", "not valid TOML"),
         ("max-k = 'many'", "Invalid value for '--max-k'"),
     ],
@@ -529,48 +508,6 @@ def test_a_folder_that_may_not_be_written(run: Run, mounted: Path) -> None:
     assert "may not be written" in said
 
 
-SLOW = """
-import pathlib
-import time
-
-from torch import nn
-
-
-class Net(nn.Linear):
-    def forward(self, rows):
-        pathlib.Path("started").touch()
-        time.sleep(0.2)
-        return super().forward(rows)
-"""
-
-
-def test_an_interrupted_run(files: Path) -> None:
-    import torch
-    from safetensors.torch import save_file
-
-    Path("slow.py").write_text(SLOW)
-    save_file(torch.nn.Linear(3, 1).state_dict(), "slow.safetensors")
-    opening = ("--model-class", "slow.py:Net", "--model-args",
-               '{"in_features": 3, "out_features": 1}')  # fmt: skip
-    asked = ["mitigate", "--model", "slow.safetensors", *opening, *MITIGATE[3:], *NUMBERS]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fairij", *asked, "--out", "result", "--batch-size", "20"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 120
-    while not Path("started").exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert out == ""
-    assert said.strip() == "error: interrupted; nothing half-written is left."
-    assert not Path("result").exists()
-    assert leftovers() == []
-
-
 def test_the_help_has_every_exit_code_and_examples(run: Run) -> None:
     for command in ("audit", "influence", "mitigate", "apply", "undo", "compare", "report", "demo",
                     "reproduce"):  # fmt: skip
@@ -601,15 +538,59 @@ def test_studies_are_listed_and_unknown_ones_told(run: Run) -> None:
 
 
 def test_a_study_writes_into_no_other_folder(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairij_studies.reproduce", lambda *_, **__: pd.DataFrame())
-    said = error(run("reproduce", "adult", "--quick", "--out", ".", code=2))
-    assert "holds files that are not of a study" in said
-    said = error(run("reproduce", "adult", "--quick", "--out", "train.csv", code=2))
-    assert "train.csv is a file" in said
+    def study(_: str, folder: Path, **__: Any) -> pd.DataFrame:
+        (folder / "README.md").write_text("drawn")
+        (folder / "results.jsonl").touch()
+        return pd.DataFrame()
+
+    monkeypatch.setattr("fairij_studies.reproduce", study)
+    asked = ("reproduce", "adult", "--quick", "--out")
+    assert "that are not of this study" in error(run(*asked, ".", code=2))
+    assert "train.csv is a file" in error(run(*asked, "train.csv", code=2))
     Path("begun").mkdir()
-    run("reproduce", "adult", "--quick", "--out", "begun")
-    Path("begun/results.jsonl").touch()
-    run("reproduce", "adult", "--quick", "--out", "begun")
+    run(*asked, "begun")
+    Path("begun/notes.txt").write_text("mine")  # in nobody's way
+    run(*asked, "begun")
+    for name in ("README.md", "my.svg"):
+        Path("begun", name).write_text("mine")
+        assert f"begun holds '{name}', which" in error(run(*asked, "begun", code=2))
+        assert Path("begun", name).read_text() == "mine"
+        Path("begun", name).unlink()
+    said = error(run("reproduce", "trees", "--out", "begun", code=2))
+    assert "it is of `fairij reproduce adult`" in said
+    project = Path("project")
+    project.mkdir()
+    for name, content in {
+        "README.md": "mine",
+        "results.jsonl": "{}\n",
+        "results.parquet": "x",
+    }.items():
+        (project / name).write_text(content)
+    assert "that are not of this study" in error(run(*asked, "project", code=2))
+    assert (project / "README.md").read_text() == "mine"
+
+
+def test_a_study_that_fails_at_once_leaves_no_folder(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def study(*_: Any, **__: Any) -> pd.DataFrame:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fairij_studies.reproduce", study)
+    run("reproduce", "adult", "--out", "new", code=130)
+    assert not Path("new").exists()
+
+
+def test_a_study_of_an_earlier_version_is_continued(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairij_studies.reproduce", lambda *_, **__: pd.DataFrame())
+    Path("earlier").mkdir()
+    line = {"study": "adult", "quick": True, "unit": "{}", "unit_lines": 1}
+    Path("earlier/results.jsonl").write_text(json.dumps(line) + "\n")
+    assert "not of this study" in error(run("reproduce", "trees", "--out", "earlier", code=2))
+    run("reproduce", "adult", "--out", "earlier")
+    assert Path("earlier/contents.json").is_file()
 
 
 def test_a_study_is_run_as_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[C
         case = make_case(name)
         path = folder / f"{name}.html"
         rows = 40 if name == "unedited" else 12  # few, since axe looks at every cell
-        write_report(case.fitted, path, **case.arguments, top_rows=rows)
+        write_report(case.fitted, path, **case.arguments, show_rows=rows)
         return case, path
 
     return get

@@ -260,10 +260,12 @@ def test_the_page_of_many_rows_stays_small(tmp_path: Path, rows: int) -> None:
     fitted.dropped_ = harmful_rows(fitted, rows // 20)
     X = pd.DataFrame({"text": pd.Categorical(rng.choice(["x" * 300, "y"], rows))})
     X["id"], X["amount"] = np.arange(rows), rng.normal(size=rows)
-    path = write_report(fitted, tmp_path / "large.html", X=X, y=rng.integers(0, 2, rows))
+    path = write_report(
+        fitted, tmp_path / "large.html", X=X, y=rng.integers(0, 2, rows), show_rows=200
+    )
     assert path.stat().st_size < 2_000_000  # the charting library alone is 0.9 MB
     text = path.read_text()
-    assert text.count("<tr>") < 600
+    assert 200 < text.count("<tr>") < 600
     np.testing.assert_array_equal(
         harmful_rows(fitted, 200), np.argsort(-fitted.influence_, kind="stable")[:200]
     )
@@ -280,7 +282,7 @@ def test_rows_in_any_form_are_listed_or_passed_over(tmp_path: Path, kind: str) -
         "image": X[:, :, None, None],
         "frame of text": pd.DataFrame({"x": [["a list"]] * len(X), "label": pd.NA}),
     }[kind]
-    text = write_report(case.fitted, tmp_path / "page.html", X=given).read_text()
+    text = write_report(case.fitted, tmp_path / "page.html", X=given, show_rows=5).read_text()
     assert text.count("<tbody>") > 5
     assert ("a comment &lt;b&gt;" in text) == (kind == "list")
 
@@ -289,7 +291,7 @@ def test_feature_names_are_taken_where_given(tmp_path: Path) -> None:
     case = make_case("binary")
     names = ["age", "income", "debt", "years"]
     path = tmp_path / "named.html"
-    write_report(case.fitted, path, **case.arguments, feature_names=names)
+    write_report(case.fitted, path, **case.arguments, feature_names=names, show_rows=1)
     assert all(f'<button type="button">{name}</button>' in path.read_text() for name in names)
 
 
@@ -304,7 +306,9 @@ def test_feature_names_are_taken_where_given(tmp_path: Path) -> None:
         ({"sensitive_features_test": ["a"]}, "`sensitive_features_test` must have one row"),
         ({"sensitive_features": ["a"]}, "`sensitive_features` must have one row"),
         ({"feature_names": ["a"]}, "`feature_names` must name the 4 columns"),
-        ({"top_rows": 0}, "`top_rows` must be a whole number of at least 1"),
+        ({"show_rows": -1}, "`show_rows` must be a whole number of at least 0"),
+        ({"show_columns": ["age"]}, "`show_columns` must name columns of .*got 'age'"),
+        ({"show_columns": "label"}, "`show_columns` must be a sequence of names, got 'label'"),
     ],
 )
 def test_wrong_input_is_named_and_nothing_is_written(
@@ -328,7 +332,8 @@ def test_a_file_is_replaced_only_when_told_to(tmp_path: Path) -> None:
 
 def test_no_name_from_data_reaches_the_file_unescaped(tmp_path: Path) -> None:
     case = make_case("hostile")
-    text = write_report(case.fitted, tmp_path / "page.html", **case.arguments).read_text()
+    path = tmp_path / "page.html"
+    text = write_report(case.fitted, path, **case.arguments, show_rows=9).read_text()
     for value in HOSTILE[:6]:
         assert value not in text
     assert "{{ 7 * 7 }}" in text  # text from data is never taken for a template

@@ -18,8 +18,10 @@ from fairij.cli.options import (
     InfluenceOptions,
     Json,
     MitigateOptions,
+    ModelOptions,
     ModelPath,
     MoveOptions,
+    ShowColumn,
 )
 from fairij.cli.registration import command, teaching
 
@@ -84,8 +86,8 @@ def mitigate(asked: MitigateOptions) -> None:
     """Edit a model so that a gap between groups shrinks, without training it again.
 
     The folder holds the edited model in its own format (model.*), edit.safetensors to apply or
-    undo the edit, report.html, summary.json, candidates.csv, influence.csv, and settings.toml to
-    repeat the run.
+    undo the edit, report.html, summary.json, candidates.csv, influence.csv, settings.toml to
+    repeat the run, and contents.json, which says what each file holds.
     """
     from fairij.cli.mitigation import run
 
@@ -135,22 +137,28 @@ def compare(
 @command(app, 'fairij report result --out for-the-board.html --title "Loans, 2026"')
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that `mitigate` wrote.")],
+    opening: ModelOptions,
     out: Annotated[Path | None, "The new page. Default: report.html in the folder."] = None,
     title: Annotated[str | None, "Another title for the page."] = None,
-    show_text: Annotated[bool, "Show the worst training texts on the page."] = False,
-    trust_pickle: Annotated[bool, "As for `mitigate`, if the model needs it."] = False,
+    show_rows: Annotated[int | None, "As for `mitigate`. Default: as in that run."] = None,
+    show_column: ShowColumn = None,
     as_json: Json = False,
     force: Force = False,
 ) -> None:
     """Write the report page of an earlier run again, from its folder and the tables it names.
 
-    Only the measurements on test rows are computed again.
+    Only the measurements on test rows are computed again. If the model was opened with options
+    that can run code, they have to be given again.
     """
     from fairij.cli.console import tell
-    from fairij.cli.folder import write_again
+    from fairij.cli.report_again import write_again
 
     page = write_again(
-        folder, out, title=title, show_text=show_text, trust_pickle=trust_pickle, force=force
+        folder,
+        out,
+        opening,
+        {"title": title, "show_rows": show_rows, "show_column": show_column},
+        force=force,
     )
     tell({"out": str(page)}, f"The page is {page}", as_json=as_json)
 

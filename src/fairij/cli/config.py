@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import tomllib
 import warnings
 from collections.abc import Mapping
@@ -13,11 +14,22 @@ from typing import Any, get_args, get_origin
 
 import typer
 
+from fairij.cli.trust import NOTED, RUNS_CODE, notes_of
 from fairij.errors import FairIJWarning, InvalidInputError
 
 PATHS = {"model", "table", "train", "validation", "test", "edit", "out", "data_home", "checkpoint"}
 HASHES = "sha256"
-NEVER_FROM_FILE = {"trust_pickle", "force", "config"}
+WRITTEN = {"out", "data_home", "checkpoint"}  # from a file these stay in the file's folder
+NEVER_FROM_FILE = {"force", "config"}
+FORMER = {"show_text": bool}  # options of earlier versions, which settings files may still have
+LARGEST = 2**20  # bytes of a settings file
+DEEPEST = 32  # levels of tables, as dots in one key
+# comments and strings, also those without an end; what is left are keys, numbers and brackets
+TEXT = re.compile(
+    r'#[^\n]*|"""(?:[^"\\]|\\.|"{1,2}(?!"))*+"{0,5}|\'\'\'(?:[^\']|\'{1,2}(?!\'))*+\'{0,5}'
+    r'|"(?:[^"\\\n]|\\.)*+"?|\'[^\'\n]*+\'?',
+    re.DOTALL,
+)
 HASH_CHUNK = 2**20
 LONGEST_SHOWN = 80  # characters of a value in a message
 LONGEST_NAME = 255  # bytes of a file's name, on every system
@@ -27,7 +39,8 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     """Take the values of a TOML file as the defaults of this command's options.
 
     Keys are names of options. Options of other commands are ignored, so that one file can serve
-    several commands. Relative paths start at the folder of the file.
+    several commands. Relative paths start at the folder of the file. Options that can lead to
+    running code are only noted.
     """
     if path is None:
         return None
@@ -41,18 +54,36 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     values = {key.replace("-", "_"): value for key, value in given.items()}
     own = {parameter.name: parameter for parameter in ctx.command.params}
     _check_keys(ctx, path, values, set(own))
+    try:
+        notes = notes_of(values, path)
+    except InvalidInputError as error:
+        raise typer.BadParameter(str(error)) from None
     defaults = {}
     for key, value in values.items():
-        if key in own:
+        if key in own and key not in RUNS_CODE:
             defaults[key] = _value(key, value, path, repeats=getattr(own[key], "multiple", False))
     ctx.default_map = defaults
+    folder = path.resolve().parent
+    written = {key: values[key] for key in WRITTEN & defaults.keys()}
+    outside = {
+        k: v for k, v in written.items() if not (folder / v).resolve().is_relative_to(folder)
+    }
+    ctx.meta[NOTED] = path, notes, {key: shortened(value) for key, value in outside.items()}
     return path
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file; its table of hashes is checked."""
+    """The content of a TOML file; its size, its depth and its table of hashes are checked."""
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise InvalidInputError(f"{path} has more than {LARGEST} bytes: it holds no settings.")
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = content.decode()
+        # the reader takes time and memory by the square of the levels of a key
+        if "." * DEEPEST in re.sub(r"[^.,=\[\]{}\n]", "", TEXT.sub("", text)):
+            raise ValueError(f"a key has more than {DEEPEST} levels")
+        given = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{path} is not valid TOML: {error}.") from None
     if not fits(given.get(HASHES, {}), dict[str, str]):
@@ -90,7 +121,7 @@ def shortened(value: Any) -> str:
 def _check_keys(
     ctx: typer.Context, path: Path, values: Mapping[str, Any], own: set[str | None]
 ) -> None:
-    known = {name for name in own if name}
+    known = {name for name in own if name} | FORMER.keys()
     for command in getattr(ctx.find_root().command, "commands", {}).values():
         known |= {parameter.name for parameter in command.params}
     for key in values:
@@ -108,9 +139,8 @@ def _check_keys(
 
 
 def _value(key: str, value: Any, path: Path, *, repeats: bool) -> Any:
-    is_table = key == "model_args" and isinstance(value, dict)
     plain = value if repeats and isinstance(value, list) else [value]
-    if not is_table and not all(fits(item, str | float | bool) for item in plain):
+    if not all(fits(item, str | float | bool) for item in plain):
         raise typer.BadParameter(
             f"{path} must set {key!r} to {'plain values' if repeats else 'one plain value'}, text "
             f"or a number; got {shortened(value)}."
@@ -121,19 +151,17 @@ def _value(key: str, value: Any, path: Path, *, repeats: bool) -> Any:
                 f"{path} must set {key!r} to a path in quotes, got {shortened(value)}."
             )
         return str(path.resolve().parent / value)
-    if key == "model_args" and isinstance(value, dict):
-        return json.dumps(value, default=str)  # TOML has dates, JSON has not
     if repeats and not isinstance(value, list):
         return [str(value)]
     return [str(item) for item in value] if repeats else value
 
 
 def as_asked(named: Mapping[str, Any], *groups: Any) -> dict[str, Any]:
-    """All options with absolute paths, but without those that are never taken from a file."""
+    """All options with absolute paths. Those that can lead to running code are notes."""
     values = dict(named)
     for group in groups:
         values |= dataclasses.asdict(group)
-    del values["trust_pickle"]
+    values["trust_pickle"] = values["trust_pickle"] or None  # left out, unless it was given
     place, colon, name = (values["model_class"] or "").rpartition(":")
     if place.endswith(".py"):
         values["model_class"] = f"{Path(place).resolve()}{colon}{name}"
@@ -167,7 +195,7 @@ def note_changed(config: Path | None, files: Mapping[str, Path | None]) -> None:
 def changed_files(settings: Mapping[str, Any], files: Mapping[str, Path | None]) -> list[str]:
     """Names of the files that exist and have changed since the settings were written."""
     recorded = settings.get(HASHES, {})
-    there = {name: path for name, path in files.items() if path and path.exists()}
+    there = {n: p for n, p in files.items() if p and (p.is_file() or (n == "model" and p.is_dir()))}
     return [n for n, path in there.items() if n in recorded and recorded[n] != file_hash(path)]
 
 

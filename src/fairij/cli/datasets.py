@@ -10,7 +10,7 @@ from fairij import datasets
 from fairij.cli.commands import DATASETS
 from fairij.cli.console import print_json, show, table_of, tell
 from fairij.cli.errors import FAILED, fail
-from fairij.cli.outputs import check_target, whole_file
+from fairij.cli.outputs import check_file, whole_file
 from fairij.errors import InvalidInputError
 from fairij.storage.tables import near_matches, write_table
 
@@ -43,7 +43,7 @@ def fetch_dataset(
             + f" Known are {', '.join(DATASETS)}."
         )
     if out is not None:
-        check_target(out, force=force)
+        check_file(out, force=force)
     try:
         bunch = getattr(datasets, f"fetch_{name}")(data_home=data_home, path=path)
     except datasets.DatasetUnavailable as error:

@@ -18,8 +18,11 @@ from torch import nn
 
 from fairij._version import __version__
 from fairij.cli.console import metrics_table, print_json, say, show
-from fairij.cli.options import check_choice, constraints
-from fairij.cli.outputs import MARK, replacing
+from fairij.cli.contents import Holds
+from fairij.cli.folder import CANDIDATES, EDIT, SUMMARY, page_holds
+from fairij.cli.folder import HOLDS as RESULT_HOLDS
+from fairij.cli.options import PageOptions, check_choice, constraints
+from fairij.cli.outputs import PAGE, check_folder, whole_folder
 from fairij.datasets import Split, Splits, adult_splits, fetch_adult
 from fairij.datasets.adult import VALIDATION
 from fairij.datasets.splits import three_way_split
@@ -33,6 +36,17 @@ from fairij.report.page import write_report
 from fairij.report.plots import group_rates, save_chart
 from fairij.report.progress import bar
 
+COMMAND = "demo"
+CHARTS = {
+    "influence": Holds("A chart: the scores of all training rows, sorted, without their numbers."),
+    "candidates": Holds("A chart: every edit that was tried."),
+    "rates": Holds("A chart: the rates of the groups."),
+}
+HOLDS = {
+    **{f"{name}.{kind}": held for name, held in CHARTS.items() for kind in ("svg", "png")},
+    **{name: RESULT_HOLDS[name] for name in (SUMMARY, CANDIDATES, EDIT)},
+    PAGE: page_holds(PageOptions()),
+}
 SLACK = 0.005  # validation gap that may be given up for accuracy
 REPORTED = (
     "accuracy",
@@ -89,7 +103,7 @@ def show_demo(
 ) -> None:
     """Run the demo, write its folder, and show the figures."""
     check_choice("constraint", constraint, constraints(of_labels=True))
-    _check_folder(out, force=force)
+    check_folder(out, COMMAND, force=force)
     with bar(delay=0.0) as listen:
         result = run_demo(
             seed=seed,
@@ -97,8 +111,7 @@ def show_demo(
             data_home=data_home,
             on_epoch=partial(listen, "training"),
         )
-    _check_folder(out, force=force)
-    write_demo(result, out)
+    write_demo(result, out, force=force)
     if as_json:
         print_json({**result.summary(), "out": out})
         return
@@ -108,27 +121,6 @@ def show_demo(
     say(f"{answer(result.mitigator, shown)} {costs(result.mitigator, shown)}".strip())
     say("Training took {train:.1f} s, the edit {mitigate:.1f} s.".format(**result.seconds))
     say(f"The page is {out / 'report.html'}")
-
-
-def _check_folder(out: Path, *, force: bool) -> None:
-    """Raise unless the demo may write here. Only the folder of an earlier demo is replaced.
-
-    A folder of `mitigate` has settings next to its summary; a folder of the demo has none.
-    """
-    if out.exists() and not out.is_dir():
-        raise FileExistsError(f"--out must be a folder, but {out} is a file.")
-    if not out.exists() or not any(out.iterdir()):
-        return
-    if not force:
-        raise FileExistsError(
-            f"{out} exists and is not empty; pass --force to replace it, or name a new folder by "
-            "--out."
-        )
-    if not (out / "summary.json").is_file() or (out / MARK).exists():
-        raise FileExistsError(
-            f"{out} was not written by this command, so --force will not replace it; name a new "
-            "folder."
-        )
 
 
 def run_demo(
@@ -180,26 +172,27 @@ def _audit(module: nn.Module, part: Split, splits: Splits) -> Audit:
     return audit(part.y.astype(int), predicted, sensitive_features=_named(part, splits))
 
 
-def write_demo(demo: Demo, out: Path) -> None:
+def write_demo(demo: Demo, out: Path, *, force: bool = False) -> None:
     """Write the summary, the edit, the plots and the page: all of them, or nothing."""
-    with replacing(out) as folder:
+    with whole_folder(out, COMMAND, HOLDS, force=force) as folder:
         _write(demo, folder)
 
 
 def _write(demo: Demo, folder: Path) -> None:
     mitigator, splits = demo.mitigator, demo.splits
     before, after = (demo.audits[when]["test"].group_intervals for when in ("before", "after"))
-    charts = {
-        "influence": mitigator.plot_influence(),
-        "candidates": mitigator.plot_frontier(),
-        "rates": group_rates(before, after, title="Rates by group on the test set"),
-    }
+    drawn = (
+        mitigator.plot_influence(),
+        mitigator.plot_frontier(),
+        group_rates(before, after, title="Rates by group on the test set"),
+    )
+    charts = dict(zip(CHARTS, drawn, strict=True))
     for name, chart in charts.items():
         save_chart(chart, folder / name)
     train, _, test = splits
     write_report(
         mitigator,
-        folder / "report.html",
+        folder / PAGE,
         X=demo.people,
         y=_incomes(train),
         sensitive_features=pd.Series(_named(train, splits), name=splits.sensitive),
@@ -208,9 +201,9 @@ def _write(demo: Demo, folder: Path) -> None:
         sensitive_features_test=_named(test, splits),
         title=f"{demo.constraint.replace('_', ' ').capitalize()} on UCI Adult, official test set",
     )
-    (folder / "summary.json").write_text(json.dumps(demo.summary(), indent=2) + "\n")
-    mitigator.candidates_.to_csv(folder / "candidates.csv", index=False)
-    mitigator.edit_.save(folder / "edit.safetensors")
+    (folder / SUMMARY).write_text(json.dumps(demo.summary(), indent=2) + "\n")
+    mitigator.candidates_.to_csv(folder / CANDIDATES, index=False)
+    mitigator.edit_.save(folder / EDIT)
 
 
 def _incomes(part: Split) -> NDArray[np.str_]:

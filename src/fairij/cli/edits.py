@@ -11,7 +11,7 @@ import torch
 
 from fairij.cli.console import tell
 from fairij.cli.options import MoveOptions
-from fairij.cli.outputs import check_target, whole_file
+from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
 from fairij.errors import InvalidInputError
 from fairij.models import adapt
 from fairij.storage.edits import Edit
@@ -23,7 +23,8 @@ PROBE_BYTES = 2**16
 def move(asked: MoveOptions, *, undo: bool) -> None:
     """Write the model with the edit, or without it."""
     model, out, opening = asked.model, asked.out, asked.opening
-    check_target(out, force=asked.force)
+    check_file(out, force=asked.force)
+    check_inputs_apart(out, {"edit": asked.edit})
     file, change = opening.open(model), Edit.load(asked.edit)
     if out.suffix != file.suffix:
         raise InvalidInputError(

@@ -6,7 +6,7 @@ import errno
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from typing import NoReturn
 
@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from fairij.cli.options import EditOptions
+from fairij.cli.signals import Ended, ending_cleanly
 from fairij.errors import (
     CorruptEditError,
     FairIJError,
@@ -23,6 +24,7 @@ from fairij.errors import (
 )
 
 DONE, FAILED, BAD_INPUT, TARGET_MISSED, CANNOT_WRITE, INTERRUPTED = 0, 1, 2, 3, 4, 130
+HUNG_UP, TERMINATED = 129, 143
 EXIT_CODES = {
     DONE: "done",
     FAILED: "failed, for the reason given (a solver that failed, an edit for another model, data "
@@ -30,7 +32,9 @@ EXIT_CODES = {
     BAD_INPUT: "wrong options or bad input (columns, tables, model files); nothing done",
     TARGET_MISSED: "done and written, but no edit reached the --target-gap",
     CANNOT_WRITE: "the output could not be written (full disk, read-only folder)",
+    HUNG_UP: "ended by SIGHUP (the terminal was closed)",
     INTERRUPTED: "interrupted (Ctrl-C)",
+    TERMINATED: "ended by SIGTERM",
 }
 EPILOG = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in EXIT_CODES.items()) + "."
 FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -58,16 +62,19 @@ errors = Console(stderr=True)
 
 
 def fail(message: str, code: int) -> NoReturn:
-    message = printable(message)
-    errors.print(f"error: {message}", style="red", highlight=False, markup=False, soft_wrap=True)
+    text = f"error: {printable(message)}"
+    with suppress(OSError, SystemExit):  # the terminal may be gone, for which rich would exit
+        errors.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(code)
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
     try:
-        with _notes():
+        with ending_cleanly(), _notes():
             yield
+    except Ended as signal:
+        fail(f"ended by {signal.name}; nothing half-written is left.", signal.code)
     except KeyboardInterrupt:
         fail("interrupted; nothing half-written is left.", INTERRUPTED)
     except (InvalidInputError, CorruptEditError) as error:

@@ -15,7 +15,7 @@ from fairij.cli.config import note_changed
 from fairij.cli.console import tell
 from fairij.cli.measure import model_speaks
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables, InfluenceOptions
-from fairij.cli.outputs import check_target, whole_file
+from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
 from fairij.cli.rows import Part, check_every_group, read_part
 from fairij.data.rows import rank
 from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
@@ -185,9 +185,11 @@ def write_scores(asked: InfluenceOptions) -> None:
         raise InvalidInputError(f"--out must end in .csv or .parquet, got {out}.")
     settings_file = out.with_name(f"{out.name.split('.')[0]}.settings.toml")
     for target in (out, settings_file):
-        check_target(target, force=force)
+        check_file(target, force=force)
+        check_inputs_apart(target, asked.files())
+    file = asked.opening.open(asked.model)
     note_changed(asked.config, asked.files())
-    mitigator = fit(asked.opening.open(asked.model), asked, search=QUICK).mitigator
+    mitigator = fit(file, asked, search=QUICK).mitigator
     frame = scores_frame(mitigator)
     with whole_file(out, force=force) as target, whole_file(settings_file, force=force) as noted:
         write_table(frame, target)

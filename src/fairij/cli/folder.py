@@ -1,25 +1,24 @@
-"""The folder that `mitigate` writes, and the work of `report`, which writes its page again."""
+"""The folder that `mitigate` writes, and a fitted `FairIJ` from it."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fairij._version import __version__
-from fairij.cli.config import HASHES, NEVER_FROM_FILE, changed_files, fits, read_toml, shortened
 from fairij.cli.console import audit_dict, plain
-from fairij.cli.fitting import make_mitigator, read_train, scores_frame
-from fairij.cli.options import ColumnOptions, EditOptions, FitTables, ModelOptions, PageOptions
-from fairij.cli.outputs import MARK, PAGE, check_target
-from fairij.cli.rows import Part, read_part
+from fairij.cli.contents import Holds
+from fairij.cli.fitting import scores_frame
+from fairij.cli.options import PageOptions
+from fairij.cli.outputs import MARK, PAGE
+from fairij.cli.rows import Part
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
 from fairij.fairness.optimism import HonestGap
@@ -31,17 +30,27 @@ from fairij.storage.edits import Edit
 
 EDIT, SUMMARY = "edit.safetensors", "summary.json"
 CANDIDATES, INFLUENCE, SEAL = "candidates.csv", "influence.csv", "sha256"
-GROUPS = (ModelOptions, ColumnOptions, FitTables, EditOptions, PageOptions)
-OWN = {"model": Path, HASHES: dict[str, str]}
-KINDS: dict[Any, str] = {
-    Path: "a path",
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list[str]: "a list of texts",
-    list[float]: "a list of numbers",
+MODEL_HOLDS = Holds(
+    "The edited model. It may give away as much about its training rows as the model before."
+)
+HOLDS = {
+    EDIT: Holds("The edit: parameters, and the numbers of the rows that it leaves out.", True),
+    INFLUENCE: Holds("One line for each training row: its number and its scores.", True),
+    SUMMARY: Holds("The figures of the run: rates and gaps of groups, and diagnostics."),
+    CANDIDATES: Holds("Every edit that was tried, with its gap and accuracy."),
+    MARK: Holds("The options of the run, with the paths and hashes of its files."),
 }
+
+
+def page_holds(page: PageOptions) -> Holds:
+    if page.show_rows:
+        return Holds("The page, which lists training rows with their values.", True)
+    return Holds("The page: figures and charts, and no training rows.")
+
+
+def folder_holds(model: str, page: PageOptions) -> dict[str, Holds]:
+    """What each file of the folder holds."""
+    return {**HOLDS, model: MODEL_HOLDS, PAGE: page_holds(page)}
 
 
 def write_result(
@@ -82,8 +91,15 @@ def _seal(folder: Path, summary: Mapping[str, Any]) -> str:
     figures = {key: value for key, value in summary.items() if key != SEAL}
     digest = hashlib.sha256(json.dumps(figures, sort_keys=True).encode())
     for name in (EDIT, CANDIDATES, INFLUENCE):
-        digest.update((folder / name).read_bytes())
+        digest.update(_file_in(folder, name).read_bytes())
     return digest.hexdigest()
+
+
+def _file_in(folder: Path, name: str) -> Path:
+    """A file of the folder; a pipe or a device in its place would be read without an end."""
+    if not (folder / name).is_file():
+        raise ValueError(f"it has no file {name}")
+    return folder / name
 
 
 def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
@@ -92,7 +108,7 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
     ``moves_`` and ``direction_`` are as large as the model and no page needs them: left out.
     """
     try:
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        summary = json.loads(_file_in(folder, SUMMARY).read_text(encoding="utf-8"))
         if summary.get(SEAL) != _seal(folder, summary):
             raise ValueError(
                 f"the hash in {SUMMARY} must fit {EDIT}, {CANDIDATES}, {INFLUENCE} and its own "
@@ -172,14 +188,14 @@ def write_page(
     train: Part,
     test: Part | None,
     page: PageOptions,
-    overwrite: bool = False,
 ) -> None:
-    """Write the page. Of texts it shows only the lengths, unless asked for the texts."""
+    """Write the page. Of texts it shows only the lengths, unless their column is asked for."""
     rows = {}
     if test is not None:
         y = test.y if train.names is None else np.asarray(train.names)[test.y.astype(int)]
         rows = {"X_test": test.X, "y_test": y, "sensitive_features_test": test.groups}
-    is_shown = page.show_text or not train.is_text
+    shown = page.show_column or []
+    is_shown = not train.is_text or set(train.feature_names) <= set(shown)
     write_report(
         fitted,
         target,
@@ -187,108 +203,11 @@ def write_page(
         y=train.label,
         sensitive_features=train.groups,
         title=page.title,
-        overwrite=overwrite,
+        show_rows=page.show_rows,
+        show_columns=shown,
         **rows,
     )
 
 
 def _lengths(texts: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({f"characters of {name}": texts[name].str.len() for name in texts})
-
-
-def write_again(
-    folder: Path,
-    out: Path | None,
-    *,
-    title: str | None,
-    show_text: bool,
-    trust_pickle: bool,
-    force: bool,
-) -> Path:
-    """Write the page of a folder, and return its path."""
-    settings, target = _settings(folder), out or folder / PAGE
-    check_target(target, force=force)
-    with _as_said_in(folder / MARK):
-        opening = dataclasses.replace(_of(ModelOptions, settings), trust_pickle=trust_pickle)
-        columns, tables = _of(ColumnOptions, settings), _of(FitTables, settings)
-        page = _of(PageOptions, settings)
-        page = dataclasses.replace(
-            page, title=title or page.title, show_text=show_text or page.show_text
-        )
-        file = opening.open(Path(settings["model"]))
-        unfitted = make_mitigator(file.model, _of(EditOptions, settings))
-    fitted = read_result(folder, unfitted)
-    _check_unchanged(folder, settings)
-    with _as_said_in(folder / MARK):
-        train, test = read_train(tables, columns, file), None
-        if page.test is not None:
-            test = read_part(page.test, page.test_query, columns, file, with_weights=False)
-    if len(train) != len(fitted.influence_):
-        raise InvalidInputError(
-            f"{tables.train} must be the training table of that run, of {len(fitted.influence_)} "
-            f"rows; it has {len(train)} now."
-        )
-    with _as_said_in(folder / MARK):
-        write_page(fitted, target, train=train, test=test, page=page, overwrite=force)
-    return target
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    """The settings of a folder, checked: no key is unknown and none is missing."""
-    mark = folder / MARK
-    try:
-        settings = read_toml(mark)
-    except (OSError, InvalidInputError) as error:
-        raise InvalidInputError(
-            f"{folder} must be a folder as `fairij mitigate` writes it, with {MARK}: {error}"
-        ) from None
-    missing = [key for key in ("model", "train", "label", "sensitive") if key not in settings]
-    if missing:
-        raise InvalidInputError(
-            f"{mark} must say {missing[0]!r}, but does not: add it as `fairij mitigate` had it."
-        )
-    known = OWN | {name: kind for group in GROUPS for name, kind in get_type_hints(group).items()}
-    for key, value in settings.items():
-        if key not in known or key in NEVER_FROM_FILE:
-            raise InvalidInputError(f"{mark} has the key {key!r}, which no run writes: delete it.")
-        if not fits(value, known[key]):
-            raise InvalidInputError(
-                f"{mark} must set {key!r} to {_spoken(known[key])}, got {shortened(value)}: write "
-                "it as `fairij mitigate` had it."
-            )
-    return settings
-
-
-def _spoken(kind: Any) -> str:
-    """A type in words."""
-    return next(KINDS[one] for one in (kind, *get_args(kind)) if one in KINDS)
-
-
-@contextmanager
-def _as_said_in(settings: Path) -> Iterator[None]:
-    """Let errors name the file that the values come from."""
-    try:
-        yield
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{settings} cannot be followed: {error}") from None
-
-
-def _check_unchanged(folder: Path, settings: dict[str, Any]) -> None:
-    """Raise if a table has changed since the run. Tables behind queries are not checked."""
-    names = [n for n in ("train", "test") if n in settings and f"{n}_query" not in settings]
-    for name in changed_files(settings, {name: Path(settings[name]) for name in names}):
-        raise InvalidInputError(
-            f"{settings[name]} must be the table of that run, but it has changed since, and the "
-            "page would show rows that were not used: put the old file back, or run `fairij "
-            f"mitigate --config {folder / MARK}` again."
-        )
-
-
-def _of(kind: Any, settings: dict[str, Any]) -> Any:
-    """An options object from its own settings."""
-    names = {field.name for field in dataclasses.fields(kind)}
-    given = {key: value for key, value in settings.items() if key in names}
-    for key in ("train", "validation", "test"):
-        if key in given:
-            given[key] = Path(given[key])
-    return kind(**given)

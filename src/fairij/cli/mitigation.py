@@ -11,10 +11,10 @@ from fairij.cli.console import metrics_table, positive_said, print_json, say, sh
 from fairij.cli.edits import save_model
 from fairij.cli.errors import TARGET_MISSED, fail
 from fairij.cli.fitting import Fitted, fit
-from fairij.cli.folder import write_page, write_result
+from fairij.cli.folder import folder_holds, write_page, write_result
 from fairij.cli.measure import measured
 from fairij.cli.options import ColumnOptions, EditOptions, MeasureOptions, MitigateOptions
-from fairij.cli.outputs import MARK, PAGE, check_target, whole_folder
+from fairij.cli.outputs import MARK, PAGE, check_folder, check_inputs_apart, whole_folder
 from fairij.cli.rows import Part, check_two_groups, features_said, read_part
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
@@ -25,10 +25,13 @@ from fairij.report.comparisons import Comparison, compared, on_validation_rows
 from fairij.report.headline import answer, costs
 from fairij.storage.model_files import ModelFile
 
+COMMAND = "mitigate"
+
 
 def run(asked: MitigateOptions) -> None:
     page, out = asked.page, asked.out
-    check_target(out, force=asked.force, folder=True)
+    check_folder(out, COMMAND, force=asked.force)
+    check_inputs_apart(out, asked.files())
     _check_apart(asked)
     file = asked.opening.open(asked.model)
     test = None
@@ -40,10 +43,11 @@ def run(asked: MitigateOptions) -> None:
     mitigator = fitted.mitigator
     audits = {} if test is None else _on_test(mitigator, test, asked.edit)
     shown = compared(mitigator, "test rows", **audits) if audits else on_validation_rows(mitigator)
-    with whole_folder(out, force=asked.force) as folder:
+    holds = folder_holds(file.saved_name(), page)
+    with whole_folder(out, COMMAND, holds, force=asked.force) as folder:
         model = folder / file.saved_name()
         save_model(file, mitigator.estimator_, model, asked.opening.open)
-        (folder / MARK).write_text(asked.settings("mitigate"), encoding="utf-8")
+        (folder / MARK).write_text(asked.settings(COMMAND), encoding="utf-8")
         about = _about(file, fitted, asked.columns, test, shown)
         summary = write_result(folder, mitigator, about, audits)
         write_page(mitigator, folder / PAGE, train=fitted.train, test=test, page=page)

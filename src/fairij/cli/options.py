@@ -21,14 +21,29 @@ if TYPE_CHECKING:
 CONSTRAINTS, LABEL_CONSTRAINTS = "{constraints}", "{constraints of labels}"  # see `with_names`
 
 
+ShowRows = Annotated[
+    int,
+    Option(
+        min=0,
+        help="How many of the most harmful training rows the page lists. They are personal data. "
+        "Without it, none.",
+    ),
+]
+ShowColumn = Annotated[
+    list[str] | None,
+    "List this column of the rows too, although its values are long texts or tell rows apart; "
+    "repeatable.",
+]
+
+
 @dataclass(frozen=True)
 class ModelOptions:
-    """How to open model files."""
+    """How to open model files. This can run code, so it comes from the command line only."""
 
     model_class: Annotated[
         str | None,
         "The class of torch parameters: package.module:Net, installed or in this folder, or "
-        "net.py:Net.",
+        "net.py:Net. Its code is run. Options of this box are never taken from a settings file.",
     ] = None
     model_args: Annotated[
         str | None, """The arguments of its constructor as JSON, as in '{"inputs": 4}'."""
@@ -39,8 +54,7 @@ class ModelOptions:
     ] = None
     trust_pickle: Annotated[
         bool,
-        "Open pickle, joblib and exported torch files. They run code that they carry. Never taken "
-        "from a settings file.",
+        "Open pickle, joblib and exported torch files. They run code that they carry.",
     ] = False
 
     def open(self, path: Path) -> ModelFile:
@@ -129,9 +143,8 @@ class PageOptions:
     test: Annotated[Path | None, "Rows that play no part in the edit, to measure it on."] = None
     test_query: Annotated[str | None, "SQL, if --test is a DuckDB file."] = None
     title: Annotated[str, "Title of the report page."] = "Fairness report"
-    show_text: Annotated[
-        bool, "Show the worst training texts on the page. Without it, only their lengths."
-    ] = False
+    show_rows: ShowRows = 0
+    show_column: ShowColumn = None
 
 
 @dataclass(frozen=True)

@@ -3,90 +3,104 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-MARK = "settings.toml"  # a folder with this file was written by `mitigate`
+from fairij.cli.contents import Holds, check_own, write_contents
+from fairij.cli.staging import place, settle_dead_runs, staged, swap
+from fairij.errors import InvalidInputError
+
+MARK = "settings.toml"  # the settings in a folder of `mitigate`
 PAGE = "report.html"
 
 
-def check_target(target: Path, *, force: bool, folder: bool = False) -> None:
-    """Raise unless this may be written. Called before the work, and again before writing."""
-    if target.exists() or target.is_symlink():
-        if folder != target.is_dir():
-            kind = "a folder" if target.is_dir() else "a file"
-            raise FileExistsError(f"{target} is {kind} already; name another --out.")
-        if not (folder and not any(target.iterdir())):
-            if folder and not (target / MARK).is_file():
-                also = ", so --force will not replace it" if force else ""
-                raise FileExistsError(
-                    f"{target} was not written by this command{also}; name a new folder."
-                )
-            if not force:
-                raise FileExistsError(f"{target} exists already; pass --force to replace it.")
-    parent = _existing_parent(target.resolve())
-    with tempfile.TemporaryDirectory(dir=parent, prefix=f".{target.name}."):
-        pass  # fail now, not after the work, if no folder can be made there
+def check_folder(target: Path, command: str, *, force: bool) -> Path:
+    """Raise unless this command may write its folder here; return the path without links.
+
+    Called before the work. When the work is done, the last rename checks again by itself.
+    """
+    found = target.resolve()
+    if not found.name or found == Path.cwd() or found in Path.cwd().parents:
+        raise FileExistsError(
+            f"--out must be a new folder, but {target} is the working folder or holds it. Name a "
+            "folder in it."
+        )
+    if os.path.ismount(found):
+        raise FileExistsError(f"{target} is a disk, which is not replaced; name a folder on it.")
+    _check_parent(found)
+    if found.exists() and not found.is_dir():
+        raise FileExistsError(f"{target} is a file already; name another --out.")
+    if found.is_dir() and any(found.iterdir()):
+        if not force:
+            raise FileExistsError(
+                f"{target} exists already and is not empty; name a new folder by --out, or pass "
+                "--force to replace it, if fairij wrote it."
+            )
+        check_own(found, command)
+    return found
+
+
+def check_file(target: Path, *, force: bool) -> None:
+    """Raise unless a file, or a new folder of a model, may be written here."""
+    if target.is_symlink():
+        raise FileExistsError(f"{target} is a link; name a new file, or the one that it leads to.")
+    if target.is_dir() or not target.name:
+        raise FileExistsError(f"{target} is a folder already; name another --out.")
+    if target.exists() and not target.is_file():
+        raise FileExistsError(f"{target} is a device or a pipe; name another --out.")
+    if target.exists() and not force:
+        raise FileExistsError(f"{target} exists already; pass --force to replace it.")
+    _check_parent(target.resolve())
+
+
+def check_inputs_apart(out: Path, inputs: Mapping[str, Path | None]) -> None:
+    """Raise if the output would take the place of a file that the run reads."""
+    found = out.resolve()
+    for name, path in inputs.items():
+        if path is not None and path.resolve().is_relative_to(found):
+            raise InvalidInputError(
+                f"--out must not be, or hold, what the run reads, but --{name} is {path}: name "
+                "another --out.",
+                parameter="out",
+            )
 
 
 @contextmanager
-def whole_folder(target: Path, *, force: bool = False) -> Iterator[Path]:
-    """A new folder next to the target; it takes the target's place if all goes well."""
-    check_target(target.resolve(), force=force, folder=True)
-    with replacing(target) as folder:
-        yield folder
-
-
-@contextmanager
-def replacing(target: Path) -> Iterator[Path]:
-    """As `whole_folder`, without its checks."""
-    with _staged(target.resolve()) as staging:
-        yield staging
-        staging.chmod(0o755)
-        _take_place(staging, target.resolve())
+def whole_folder(
+    target: Path, command: str, holds: Mapping[str, Holds], *, force: bool = False
+) -> Iterator[Path]:
+    """A new folder; with a list of its files it takes the target's place if all goes well."""
+    found = check_folder(target, command, force=force)
+    with staged(found) as staging:
+        staging.new.mkdir()
+        yield staging.new
+        write_contents(staging.new, command, holds)
+        if force:
+            swap(staging, command)
+        else:
+            place(staging.new, found)
 
 
 @contextmanager
 def whole_file(target: Path, *, force: bool = False) -> Iterator[Path]:
     """A path to write to; what is there takes the target's place if all goes well."""
-    target = target.resolve()
-    if target.is_dir() and force:
-        raise FileExistsError(f"{target} is a folder; --force replaces files only.")
-    check_target(target, force=force, folder=False)
-    with _staged(target) as staging:
-        written = staging / target.name
+    check_file(target, force=force)
+    found = target.resolve()
+    with staged(found) as staging:
+        staging.new.mkdir()
+        written = staging.new / found.name
         yield written
-        _take_place(written, target)
-        staging.rmdir()
+        if force and not written.is_dir():
+            os.replace(written, found)
+        else:
+            place(written, found)
 
 
-@contextmanager
-def _staged(target: Path) -> Iterator[Path]:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-    try:
-        yield staging
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
-
-
-def _take_place(new: Path, target: Path) -> None:
-    if not target.is_dir():
-        os.replace(new, target)
-        return
-    aside = new.with_name(f"{new.name}.old")
-    try:
-        os.replace(target, aside)
-        os.replace(new, target)
-    finally:  # also if Ctrl-C comes between the two
-        if not target.exists():
-            os.replace(aside, target)
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def _existing_parent(target: Path) -> Path:
-    return next(folder for folder in target.parents if folder.is_dir())
+def _check_parent(target: Path) -> None:
+    """Settle what dead runs left, and fail now, not after the work, if nothing can be written."""
+    parent = next(folder for folder in target.parents if folder.is_dir())
+    settle_dead_runs(parent)
+    with tempfile.TemporaryFile(dir=parent):
+        pass

@@ -19,18 +19,25 @@ from typer.core import TyperCommand, TyperOption
 from fairij.cli.console import RESULTS
 from fairij.cli.errors import EPILOG, guarded
 from fairij.cli.options import PANELS, with_names
+from fairij.cli.trust import GIVEN, RUNNING, check_settings_file
 
 
 class Command(TyperCommand):
     """A command that ends every expected failure in one line and an exit code."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[GIVEN] = list(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
-        results = RESULTS.set(sys.stdout)
+        results, running = RESULTS.set(sys.stdout), RUNNING.set(ctx)
         try:
             with guarded(), redirect_stdout(sys.stderr):
+                check_settings_file(ctx)
                 return super().invoke(ctx)
         finally:
             RESULTS.reset(results)
+            RUNNING.reset(running)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         for parameter in self.params:  # names that take a moment to load

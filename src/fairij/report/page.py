@@ -46,10 +46,13 @@ def write_report(
     sensitive_features_test: Any = None,
     title: str = "Fairness report",
     feature_names: Sequence[str] | None = None,
-    top_rows: int = 200,
+    show_rows: int = 0,
+    show_columns: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Path:
     """Write one self-contained HTML page about a fitted `FairIJ`.
+
+    No training row is listed unless you ask for it by ``show_rows``.
 
     Parameters
     ----------
@@ -61,15 +64,19 @@ def write_report(
         The training rows, in the order in which `fit` got them. Give the table before encoding
         if you can: it is easier to read.
     y, sensitive_features : array-like, optional
-        Labels and groups of the training rows, to list next to them.
+        Labels and groups of the training rows.
     X_test, y_test, sensitive_features_test : table and array-likes, optional
         Rows that the edit never used, in the form that the model takes.
     title : str, default="Fairness report"
         The heading of the page.
     feature_names : sequence of str, optional
         Names for the columns of ``X``, if it has none.
-    top_rows : int, default=200
-        How many of the most harmful rows to list.
+    show_rows : int, default=0
+        How many of the most harmful rows to list. They may be personal data. Numbers with decimals
+        are rounded, and columns that tell rows apart are left out: those in which most rows have a
+        value of their own, such as names and numbers of people.
+    show_columns : sequence of str, optional
+        Columns to list although they tell rows apart.
     overwrite : bool, default=False
         Whether an existing file may be replaced.
 
@@ -83,15 +90,17 @@ def write_report(
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
     test = comparisons.on_test_rows(fitted, X_test, y_test, sensitive_features_test)
-    rows = whole_number("top_rows", top_rows, 1)
+    rows = whole_number("show_rows", show_rows, 0)
     table = training_table.training_table(fitted, X, y, sensitive_features, feature_names)
     scored = np.flatnonzero(~np.isnan(fitted.influence_))
     where = sections.concentration_section(fitted, table, scored)
     notable = [name for found in where["slices"] for name in found.columns]
+    named = training_table.check_columns(table, show_columns)
     harmful = training_table.harmful_rows(fitted, rows)
     training = {
         "concentration": where,
-        "harmful": training_table.harmful_table(fitted, table, harmful, notable),
+        "harmful": training_table.harmful_table(fitted, table, harmful, notable, named),
+        "asked_rows": rows,
         "positive": int((fitted.influence_ > 0).sum()),
     }
     unseen = test or comparisons.on_held_out_rows(fitted)

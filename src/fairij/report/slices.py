@@ -152,10 +152,13 @@ def _bins(name: str, column: pd.Series) -> Iterator[tuple[str, NDArray[np.bool_]
     values = column.to_numpy(np.float64, na_value=np.nan)
     edges = np.unique(np.nanquantile(values, np.linspace(0, 1, BINS + 1)))
     for place, (low, high) in enumerate(pairwise(edges)):
-        last = place == len(edges) - 2
+        first, last = place == 0, place == len(edges) - 2
         member = (values >= low) & ((values <= high) if last else (values < high))
-        end = "to" if last else "to under"
-        yield f"{name}: {number(low)} {end} {number(high)}", member
+        # the lowest and the highest value are those of one person, so they are not said
+        text = f"{number(low)} to under {number(high)}"
+        if first != last:
+            text = f"under {number(high)}" if first else f"{number(low)} or more"
+        yield f"{name}: {'any number' if first and last else text}", member
     if np.isnan(values).any():
         yield f"{name}: missing", np.isnan(values)
 

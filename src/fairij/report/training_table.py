@@ -21,6 +21,10 @@ from fairij.report.wording import shortened
 
 LABEL = "label"
 MOST_SHOWN_COLUMNS = 16
+MOST_COMPARED = 100_000  # rows, to see which columns tell rows apart
+OWN_SHARE = 0.5  # of the rows: more of them have a value that no other row has
+DIGITS = 3  # of numbers with decimals
+SEED = 0
 
 
 @dataclass(frozen=True)
@@ -122,22 +126,71 @@ class Cell:
 
 @dataclass(frozen=True)
 class HarmfulTable:
-    """The most harmful rows, and the number of columns that are not shown."""
+    """The most harmful rows; how many columns are not shown, and those that tell rows apart."""
 
     columns: list[str]
     rows: list[list[Cell]]
     left_out: int
+    telling: list[str]
+
+
+def check_columns(table: TrainingTable, named: Sequence[str]) -> list[str]:
+    """The columns that the user names; raises if the rows have no such column."""
+    if isinstance(named, str):
+        raise InvalidInputError(
+            f"`show_columns` must be a sequence of names, got {named!r}: put it in brackets."
+        )
+    known = list(table.take(np.arange(1)).columns)
+    wrong = [name for name in named if name not in known]
+    if wrong:
+        raise InvalidInputError(
+            f"`show_columns` must name columns of the training rows, got {wrong[0]!r}; they are: "
+            f"{', '.join(known[:MOST_SHOWN_COLUMNS])}{', ...' * (len(known) > MOST_SHOWN_COLUMNS)}."
+        )
+    return list(named)
+
+
+def telling_columns(table: TrainingTable) -> list[str]:
+    """The columns in which most rows have a value that no other row has: names, numbers, texts.
+
+    Numbers with decimals are measurements. They are rounded where they are shown.
+    """
+    total = n_rows(table.X)
+    some = np.arange(total)
+    if total > MOST_COMPARED:
+        some = np.sort(np.random.default_rng(SEED).choice(total, MOST_COMPARED, replace=False))
+    frame = table.take(some)
+    return [name for name in frame.columns if _tells_rows_apart(frame[name])]
+
+
+def _tells_rows_apart(column: pd.Series) -> bool:
+    present = column.dropna()
+    if pd.api.types.is_float_dtype(present) and not (present % 1 == 0).all():
+        return False
+    if present.dtype == object:
+        present = present.map(str)
+    return bool((~present.duplicated(keep=False)).sum() > OWN_SHARE * max(len(column), 1))
 
 
 def harmful_table(
-    fitted: FairIJ, table: TrainingTable, rows: NDArray[np.int64], notable: list[str]
+    fitted: FairIJ,
+    table: TrainingTable,
+    rows: NDArray[np.int64],
+    notable: list[str],
+    named: list[str],
 ) -> HarmfulTable:
-    """Rank, row number, influence, then columns; those in ``notable`` come first."""
+    """Rank, row number, influence, then columns; those in ``notable`` come first.
+
+    Columns that tell rows apart are left out, except those in ``named``.
+    """
+    if not len(rows):
+        return HarmfulTable([], [], 0, [])
     frame = table.take(rows)
-    names = list(frame.columns)
+    telling = [name for name in telling_columns(table) if name not in named]
+    names = [name for name in frame.columns if name not in telling]
     if len(names) > MOST_SHOWN_COLUMNS:
         groups = () if table.sensitive is None else table.sensitive.columns
-        leading = [name for name in (LABEL, *groups, *notable) if name in names]
+        leading = [name for name in (*named, LABEL, *groups, *notable) if name in names]
         names = list(dict.fromkeys([*leading, *names]))[:MOST_SHOWN_COLUMNS]
     dropped = set(fitted.dropped_.tolist())
     measures = {"influence": fitted.influence_}
@@ -154,7 +207,8 @@ def harmful_table(
         for rank, (row, *values) in enumerate(frame[names].set_axis(rows).itertuples(), start=1)
     ]
     first = ["rank", "row", *measures, *(["left out"] if dropped else [])]
-    return HarmfulTable([*first, *names], body, frame.shape[1] - len(names))
+    left_out = frame.shape[1] - len(telling) - len(names)
+    return HarmfulTable([*first, *names], body, left_out, telling)
 
 
 def _cell(value: Any) -> Cell:
@@ -163,5 +217,7 @@ def _cell(value: Any) -> Cell:
     size = float(value)
     if np.isnan(size):
         return Cell("missing")
-    whole = size.is_integer() and abs(size) < 1e15
-    return Cell(f"{int(size)}" if whole else f"{size:.5g}", repr(size))
+    if size.is_integer() and abs(size) < 1e15:
+        return Cell(f"{int(size)}", repr(size))
+    rounded = float(f"{size:.{DIGITS}g}")
+    return Cell(f"{rounded:.12g}", repr(rounded))

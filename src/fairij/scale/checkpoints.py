@@ -59,7 +59,7 @@ class Journal:
     ) -> None:
         self._folder, self._facts, self._records, self._done = folder, facts, records, done
         self._next = 0
-        self._pending: list[tuple[str, Tensor]] = []  # made, not yet written
+        self._pending: list[tuple[int, str, Tensor]] = []  # made, not yet written
         self._written = time.monotonic()
         self._opened: tuple[Path, dict[str, str], dict[str, Tensor]] | None = None
 
@@ -92,14 +92,16 @@ class Journal:
 
     def recalled(self, name: str, given: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
         """The next pass, which ``name`` and ``given`` identify: read, or made and recorded."""
-        number, self._next = self._next, self._next + 1
+        number = self._next
         key = name if given is None else f"{name} {tensor_fingerprint(given, digits=64)}"
         if number < self._done:
+            self._next = number + 1
             return self._read(number, key)
         value = make()
         like = value.detach().cpu()  # the copy lies in a file if the value does
         kept = new_rows(like, len(like), in_file=lies_in_file(value)).copy_(like)
-        self._pending.append((key, kept))
+        self._pending.append((number, key, kept))  # with its number: a signal may come any time
+        self._next = number + 1
         if time.monotonic() - self._written >= EVERY_SECONDS:
             self.write()
         return value
@@ -108,10 +110,9 @@ class Journal:
         """Write the results since the last time to one file."""
         if not self._pending:
             return
-        first = self._next - len(self._pending)
-        path = self._folder / f"{first:08}-{self._next - 1:08}.safetensors"
-        keys = {f"given {first + i}": key for i, (key, _) in enumerate(self._pending)}
-        values = {str(first + i): value for i, (_, value) in enumerate(self._pending)}
+        path = self._folder / f"{self._pending[0][0]:08}-{self._pending[-1][0]:08}.safetensors"
+        keys = {f"given {number}": key for number, key, _ in self._pending}
+        values = {str(number): value for number, _, value in self._pending}
         about = {"format": FORMAT, "facts": json.dumps(self._facts, sort_keys=True)}
         with _explained(path, "written"):
             write_sealed(path, values, {**about, **keys})

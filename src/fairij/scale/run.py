@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import torch
 
 from fairij.data.checks import Data
 from fairij.data.hashing import data_fingerprint, tensor_fingerprint
-from fairij.errors import InvalidInputError
+from fairij.errors import CheckpointError, InvalidInputError
 from fairij.method.preparation import Settings
 from fairij.method.run import Run
 from fairij.models.base import Editable
@@ -37,7 +38,12 @@ class ScaledRun(Run):
         self._journal: Journal | None = None
 
     def together(self, work: Callable[[], T]) -> T:
-        return super().together(lambda: fail_together(work))
+        try:
+            return super().together(lambda: fail_together(work))
+        except KeyboardInterrupt:  # Ctrl-C, or a signal to end: what was done is kept
+            with suppress(CheckpointError):
+                self.finish()
+            raise
 
     def seed(self, seed: int) -> int:
         return values_of_all(seed, step="a fit")[0]  # that of process 0

@@ -127,20 +127,24 @@ def _construct(opening: Opening) -> nn.Module:
         )
     load = _from_file if place.endswith(".py") else _from_name
     try:
-        module = getattr(load(place), name)(**opening.model_args)
+        kind = getattr(load(place), name)
     except (ImportError, AttributeError, OSError, SyntaxError) as error:
         raise InvalidInputError(f"--model-class {made_by} cannot be imported: {error}.") from None
+    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):  # nothing else is called
+        raise InvalidInputError(
+            f"--model-class {made_by} must name a class of torch.nn.Module, but it is "
+            f"{'the class' if isinstance(kind, type) else 'of type'} "
+            f"{(kind if isinstance(kind, type) else type(kind)).__name__!r}: name such a class, "
+            "or write one in a file (net.py:Net) that makes the model."
+        )
+    try:
+        return kind(**opening.model_args)
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)  # the first line
         raise InvalidInputError(
             f"--model-class {made_by} cannot be made with {dict(opening.model_args)}: {said}. "
             "Give the constructor's arguments by --model-args."
         ) from None
-    if not isinstance(module, nn.Module):
-        raise InvalidInputError(
-            f"--model-class {made_by} must make a torch.nn.Module, got {type(module).__name__!r}."
-        )
-    return module
 
 
 def _from_name(place: str) -> Any:

@@ -116,6 +116,13 @@ def as_array(X: Any, name: str = "X") -> np.ndarray[Any, Any]:
         ) from None
 
 
+def spread(rows: int, most: int) -> Tensor:
+    """The numbers of at most ``most`` rows from all over a table, the first and last included."""
+    if rows <= most:
+        return torch.arange(rows)
+    return torch.linspace(0, rows - 1, most, dtype=torch.float64).round().long()
+
+
 def part_of(X: Any, index: Any) -> Any:
     """Some rows of ``X``, ascending; rows of a source are not read."""
     return X.subset(np.asarray(index)) if isinstance(X, Source) else take_rows(X, index)

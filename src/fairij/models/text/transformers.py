@@ -78,7 +78,13 @@ class TransformersEditable(TorchEditable):
 
     def prepare(self, X: Any) -> Tokens:
         make = partial(token_rows, X, device=self.device, pad=self._pad, tokenise=self._tokenise)
-        return self._tokens.get(X, make)
+        tokens = self._tokens.get(X, make)
+        self.look_at(tokens)
+        return tokens
+
+    def batch_of(self, X: Tokens, rows: Tensor) -> Tokens:
+        some = {name: part[rows.to(part.device)] for name, part in X.items()}
+        return next(bucketed(some, 2**62))
 
     def batches(self, X: Any) -> Iterator[Tokens]:
         if isinstance(self._batch_size, int):

@@ -26,6 +26,7 @@ from fairij.method.search.base import Search
 from fairij.method.selection import Selection
 from fairij.models import adapt
 from fairij.models.base import Editable
+from fairij.models.doubts import outputs_asked
 from fairij.models.losses import Loss
 from fairij.models.sklearn.meta_estimator import EditingEstimator
 from fairij.solvers.base import Solver
@@ -72,6 +73,10 @@ class FairIJ(EditingEstimator):
         Sharpness T of the soft score sigmoid(T z).
     loss : str or Loss, default="auto"
         The training loss of the model: a name in `fairij.LOSSES`, or a loss object.
+    outputs : {"auto", "logits", "probabilities"}, default="auto"
+        What a torch module returns. "auto" finds out, and asks where it cannot tell.
+    classes : sequence or None, default=None
+        The labels in the order of the outputs, the negative of two first. None: as the model says.
     weight_decay : float, default=0.0
         The L2 term ``weight_decay |theta|^2 / 2`` of the training loss, besides the model's own.
     parameters : str or sequence of str, default="trainable"
@@ -131,6 +136,8 @@ class FairIJ(EditingEstimator):
     validation_fraction: float = 0.3
     temperature: float = 1.0
     loss: str | Loss = "auto"
+    outputs: str = "auto"
+    classes: Sequence[Any] | None = None
     weight_decay: float = 0.0
     parameters: str | Sequence[str] = "trainable"
     batch_size: int | str = "auto"
@@ -200,7 +207,8 @@ class FairIJ(EditingEstimator):
 
     def _adapted(self, run: Run, estimator: Any, parameters: str | Sequence[str]) -> Editable:
         batch_size, limit = check_batches(self.batch_size, self.memory_limit)
-        model = adapt(estimator, parameters=parameters, batch_size=batch_size, memory_limit=limit)
+        options = {"outputs": outputs_asked(self.outputs, self.loss), "parameters": parameters}
+        model = adapt(estimator, batch_size=batch_size, memory_limit=limit, **options)
         return run.editable(model, limit)
 
     def plot_frontier(self, *, performance: str | None = None) -> alt.LayerChart:

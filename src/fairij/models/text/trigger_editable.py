@@ -63,7 +63,7 @@ class TriggerEditable(TransformersEditable):
 
     def _kept(self, X: Any) -> TriggerLinearization | None:
         """The rows with their Jacobian, kept for two tables; None if it does not fit."""
-        tokens = self.prepare(X)
+        tokens = self.ready(X)
         if self._jacobians.find(X, self.theta) is None and not self._fits(tokens):
             return None
         return self._jacobians.get(X, lambda: self.per_row(tokens), self.theta)

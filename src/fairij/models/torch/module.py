@@ -114,12 +114,18 @@ class TorchEditable(EditableDefaults):
             embeddings = (nn.Embedding, nn.EmbeddingBag)  # they take integers
             if not any(isinstance(part, embeddings) for part in self._module.modules()):
                 X = X.to(self.dtype)
-        self.look_at(X)
         return X
+
+    def ready(self, X: Any) -> Any:
+        """Prepared rows of which it is known what the outputs are."""
+        rows = self.prepare(X)
+        self.look_at(rows)
+        return rows
 
     def look_at(self, X: Any) -> None:
         """Learn from some prepared rows what the outputs are; again if there are more rows."""
-        rows = min(PROBE_ROWS, n_rows(X))
+        most = self._batch_size if isinstance(self._batch_size, int) else PROBE_ROWS
+        rows = min(most, PROBE_ROWS, n_rows(X))
         if rows <= self._looked_at:
             return
         self._looked_at, self._reading, parameters = rows, AsGiven(), self.split(self.theta)
@@ -199,14 +205,14 @@ class TorchEditable(EditableDefaults):
         return int(max(room * n_rows(probe) // max(used, 1), PROBE_ROWS))
 
     def linearize(self, X: Any, *, keep: bool = True) -> TorchLinearization:
-        return TorchLinearization(self, self.prepare(X), self.memory_limit if keep else 0)
+        return TorchLinearization(self, self.ready(X), self.memory_limit if keep else 0)
 
     def evaluator(self, X: Any) -> TorchEvaluator:
-        return TorchEvaluator(self, self.prepare(X))
+        return TorchEvaluator(self, self.ready(X))
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         parameters = self.split(self.theta if theta is None else theta.to(self.device, self.dtype))
-        rows = self.prepare(X)
+        rows = self.ready(X)
 
         def work() -> Tensor:
             return joined((self.call(parameters, b) for b in self.batches(rows)), n_rows(rows))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -25,7 +25,6 @@ from torch.overrides import TorchFunctionMode
 from fairij.errors import InvalidInputError
 
 Outputs = Literal["auto", "logits", "probabilities"]
-OUTPUTS: tuple[Outputs, ...] = get_args(Outputs)
 TRIED = 4  # of the last activations of a pass
 
 # by the functions that compute them, with those that layers call

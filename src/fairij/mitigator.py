@@ -20,7 +20,7 @@ from fairij.errors import Notice
 from fairij.fairness.constraints import Constraint, Surrogate
 from fairij.method.engine import Engine
 from fairij.method.preparation import check_batches, check_seed, check_settings, prepare
-from fairij.method.results import attributes_of, choice_of
+from fairij.method.results import attributes_of, choice_of, undefined_notices
 from fairij.method.run import Progress, Run, silent, timed
 from fairij.method.search.base import Search
 from fairij.method.selection import Selection
@@ -195,7 +195,7 @@ class FairIJ(EditingEstimator):
         self.estimator_ = editable.edited(self.edit_.after.to(editable.theta))
         self._honest_gap, self._choice = None, choice_of(outcome, settings)
         remember_columns(self, X)
-        return [*data.notices, *prepared.notices, *outcome.notices]
+        return [*data.notices, *prepared.notices, *outcome.notices, *undefined_notices(found)]
 
     def editable(self) -> Editable:
         """The model as it was given, seen through the parameters that were edited."""

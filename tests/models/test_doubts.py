@@ -29,10 +29,8 @@ def one_hot(y: Tensor) -> Tensor:
 
 def test_outputs_that_speak_for_the_other_label_are_an_error() -> None:
     z = torch.where(TRUTH == 1, 1.0, -1.0)
-    ranks_well = torch.linspace(2, 3, 120) + z  # yes to every row
-    for sound in (z, ranks_well[TRUTH.argsort()] * 0 + z):
-        assert doubts(LABELS, sound, confirmed=False) == []
-    with pytest.raises(InvalidInputError, match="ranks 'no' above 'yes' .*curve 0.00") as found:
+    assert doubts(LABELS, z, confirmed=False) == []
+    with pytest.raises(InvalidInputError, match=r"ranks 'no' above 'yes' .*curve 0\.00") as found:
         doubts(LABELS, -z, confirmed=False)
     assert found.value.parameter == "classes"
     (notice,) = doubts(LABELS, -z, confirmed=True)
@@ -78,7 +76,7 @@ class Unnamed(EditableDefaults):
 def test_one_output_between_0_and_1_has_to_be_named() -> None:
     p, loss = torch.linspace(0.01, 0.99, 50), get_loss("binary_cross_entropy")
     unknown: Any = Unnamed()
-    with pytest.raises(InvalidInputError, match="between 0.01 and 0.99 in all rows.*=") as found:
+    with pytest.raises(InvalidInputError, match=r"between 0\.01 and 0\.99 in all rows.*=") as found:
         check_are_logits(unknown, loss, p, p)
     assert found.value.parameter == "outputs"
     check_are_logits(unknown, loss, p, p * 2)  # some row is above 1

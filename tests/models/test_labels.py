@@ -12,6 +12,7 @@ from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
 from fairij.models.labels import encode_labels, known_classes, positive_label
 
+
 def test_labels_of_one_class_are_refused_also_where_the_model_names_both() -> None:
     z, y = torch.zeros(4, dtype=torch.float64), np.array(["no"] * 4)
     both = np.array(["no", "yes"])
@@ -32,7 +33,7 @@ WORDS = np.array(["low", "high", "middle"])
 
 def test_several_words_need_an_order_and_never_get_the_alphabet() -> None:
     z, y = torch.eye(3, dtype=torch.float64).repeat(4, 1), np.tile(WORDS, 4)
-    with pytest.raises(InvalidInputError, match="words .'high', 'low', 'middle'.*order") as found:
+    with pytest.raises(InvalidInputError, match=r"words .'high', 'low', 'middle'.*order") as found:
         encode_labels(z, z, y, y, "auto")
     assert found.value.parameter == "classes"
     labels = encode_labels(z, z, y, y, "auto", WORDS)
@@ -65,5 +66,5 @@ def test_classes_that_are_given_must_be_the_models() -> None:
 
 def test_classes_must_be_as_many_as_the_outputs() -> None:
     z, y = torch.zeros(6, dtype=torch.float64), np.array([0, 1, 1, 0, 1, 0])
-    with pytest.raises(InvalidInputError, match="1 output.*has 3 labels"):
+    with pytest.raises(InvalidInputError, match=r"1 output.*has 3 labels"):
         encode_labels(z, z, y, y, "auto", np.array([0, 1, 2]))

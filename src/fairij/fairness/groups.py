@@ -76,9 +76,19 @@ def weights(sample_weight: Any, rows: int) -> NDArray[np.float64] | None:
             f"`sample_weight` must not be negative: row {row} holds {weight[row]:g}; use 0 to "
             "leave a row out."
         )
-    if weight.sum() == 0:
+    if not weight.any():
         raise InvalidInputError("`sample_weight` must not be all zero; pass None to weigh alike.")
     return weight
+
+
+def relative(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    """Weights where only their ratios count: None if all are equal, else the largest near 1.
+
+    They are divided by a power of two, which changes no digit, so that sums stay finite.
+    """
+    if weight is None or weight.min() == weight.max():
+        return None
+    return np.ldexp(weight, -int(np.frexp(weight.max())[1]))
 
 
 @dataclass(frozen=True)

@@ -209,4 +209,10 @@ def _penalty(editable: Editable, rows: int, weight: Tensor | None, weight_decay:
     theta = editable.theta
     given = torch.as_tensor(float(weight_decay), dtype=theta.dtype, device=theta.device)
     own = editable.l2(rows, rows if weight is None else float(weight.sum()))
+    if own is not None and not bool(torch.isfinite(own.to(theta)).all()):
+        raise InvalidInputError(
+            f"`sample_weight` must not be so small that the model's penalty has no value next to "
+            f"it: the weights sum to {float(rows if weight is None else weight.sum()):.3g}; give "
+            "the weights that the model was fitted with."
+        )
     return given if own is None else own.to(theta) + given

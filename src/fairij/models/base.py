@@ -175,7 +175,7 @@ class Editable(Protocol):
 
     @property
     def outputs_are(self) -> str:
-        """What the user's model returns: "logits", "probabilities" or "unknown". ``z`` is logits."""
+        """What the user's model returns: "logits", "probabilities" or "unknown"; z is logits."""
 
     @property
     def caveats(self) -> tuple[str, ...]:

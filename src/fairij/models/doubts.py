@@ -68,7 +68,8 @@ def doubts(labels: Labels, z_val: Tensor, *, confirmed: bool) -> list[Notice]:
         raise InvalidInputError(
             f"The model's outputs must speak for the labels that they are taken for, but {found} "
             "Check which label the model was trained to call 1, and whether the columns are those "
-            f"of training. If they are, confirm the order of the labels: classes=[{listed}].",
+            f"of training. If all is right, confirm the order of the labels ({listed}) by "
+            "`classes`.",
             parameter="classes",
         )
     texts = [f"Something is wrong with the model or its labels: {found}"] if found else []

@@ -31,6 +31,12 @@ class Comparison:
     def confidence(self) -> float:
         return self.before.confidence
 
+    @property
+    def said(self) -> list[str]:
+        """Sentences on rates that have no value, and on intervals."""
+        both = (self.before, self.after)
+        return list(dict.fromkeys(t for part in both for t in (*part.undefined, *part.notes)))
+
     def after_interval(self, metric: str) -> tuple[float, float]:
         return self.after.interval(metric)[1:]
 

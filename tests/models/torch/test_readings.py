@@ -1,4 +1,4 @@
-"""Modules that return probabilities: read as logits, and as exactly as the module without its end."""
+"""Modules that return probabilities: read as logits, as exactly as the module without its end."""
 
 from __future__ import annotations
 
@@ -134,14 +134,14 @@ def test_outputs_may_be_stated() -> None:
     with torch.no_grad():
         assert torch.equal(as_they_are.outputs(X), module(X)[:, 0])
     with pytest.raises(
-        InvalidInputError, match="must be outputs between 0 and 1.*got outputs from"
+        InvalidInputError, match=r"must be outputs between 0 and 1.*got outputs from"
     ):
         TorchEditable(network(), outputs="probabilities").outputs(X * 100)
 
 
 def test_a_sigmoid_for_each_of_several_classes_is_refused() -> None:
     with pytest.raises(
-        InvalidInputError, match="sigmoid for each of its 3 outputs.*end in a softmax"
+        InvalidInputError, match=r"sigmoid for each of its 3 outputs.*end in a softmax"
     ):
         adapt(network(3, nn.Sigmoid())).outputs(X)
 
@@ -166,7 +166,7 @@ RANDOM = {
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_a_random_forward_pass_is_refused(name: str) -> None:
-    with pytest.raises(InvalidInputError, match="same outputs for the same rows.*self.training"):
+    with pytest.raises(InvalidInputError, match=r"same outputs for the same rows.*self.training"):
         adapt(RANDOM[name]).outputs(X)
 
 

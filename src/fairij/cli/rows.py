@@ -245,7 +245,11 @@ def _check_classes(
 def _by_classes(label: pd.Series[Any], given: list[str]) -> tuple[NDArray[Any], Words, list[Any]]:
     """Labels in a given order: 0 and 1 if there are two, else as text."""
     if len(given) == 2:
-        return (label.map(str) == given[1]).to_numpy().astype(np.int64), (given[0], given[1]), [0, 1]
+        return (
+            (label.map(str) == given[1]).to_numpy().astype(np.int64),
+            (given[0], given[1]),
+            [0, 1],
+        )
     return label.map(str).to_numpy(dtype=object), None, list(given)
 
 

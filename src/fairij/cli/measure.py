@@ -23,7 +23,7 @@ from fairij.fairness.constraints import SMALL_CELL
 from fairij.fairness.groups import encode_groups
 from fairij.models import adapt
 from fairij.models.doubts import check_are_logits, doubts, outputs_asked
-from fairij.models.labels import encode_labels, known_classes, positive_label
+from fairij.models.labels import class_words, encode_labels, known_classes, positive_label
 from fairij.storage.edits import FORMAT, Edit
 from fairij.storage.model_files import ModelFile
 
@@ -129,9 +129,8 @@ def measured(model: Any, part: Part, how: MeasureOptions, *, confirmed: bool = F
         return audit_regression(truth, predicted, sensitive_features=part.groups, **settings)
     if len(labels.classes) > 2:  # of two classes, 1 is the positive one
         predicted, truth = labels.classes[predicted], labels.classes[truth.astype(int)]
-    found = audit(
-        truth, predicted, sensitive_features=part.groups, sample_weight=part.weight, **settings
-    )
+    settings |= {"sample_weight": part.weight, "class_names": class_words(named.classes)}
+    found = audit(truth, predicted, sensitive_features=part.groups, **settings)
     return replace(found, positive_label=positive_label(named.classes))
 
 

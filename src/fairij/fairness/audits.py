@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -179,6 +179,7 @@ def audit(
     n_resamples: int = 1000,
     confidence: float = 0.95,
     random_state: int | None = 0,
+    class_names: Sequence[Any] | None = None,
 ) -> Audit:
     """Audit class predictions. Of two labels the larger one is positive.
 
@@ -196,16 +197,21 @@ def audit(
         The confidence of the intervals.
     random_state : int or None, default=0
         The seed of the draws.
+    class_names : sequence, default=None
+        Of labels 0 and 1: what they stand for, in sentences and as the positive label.
     """
     _check_settings(n_resamples, confidence)
     data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
     draws = measures(data.resampled(n_resamples, np.random.default_rng(random_state)))
-    positive = data.classes.tolist()[1] if len(data.classes) == 2 else None
+    names = data.classes.tolist()
+    if class_names is not None and len(class_names) == len(names) == 2:
+        names = list(class_names)
     found = _audit(
         measures(data.table), draws, data.rate_intervals(confidence), data.groups, confidence
     )
     rows = data.counts(None)
-    missing = undefined_rates(rows, data.table, data.groups.names, data.classes.tolist())
+    missing = undefined_rates(rows, data.table, data.groups.names, names)
+    positive = names[1] if len(names) == 2 else None
     return replace(found, positive_label=positive, undefined=missing)
 
 

@@ -19,7 +19,7 @@ from fairij.method.preparation import Prepared, Settings
 from fairij.method.run import timed
 from fairij.method.types import GroupedRows, Outcome, Ranking
 from fairij.models.base import Editable
-from fairij.models.labels import Labels, positive_label
+from fairij.models.labels import Labels, class_words, positive_label
 from fairij.solvers.base import Inverse
 
 DRIFT_WARNING = 0.5  # of the gap
@@ -85,12 +85,14 @@ def audited(
     truth = rows.y.cpu().numpy()
     if len(classes) > 2:  # of two classes, the second is the positive one whatever its name
         predicted, truth = classes[predicted], classes[truth.astype(int)]
+    named = {"class_names": class_words(classes)} if loss.is_classification else {}
     found: Audit = take(
         truth,
         predicted,
         sensitive_features=rows.groups,
         confidence=settings.confidence,
         random_state=settings.seed,
+        **named,
     )
     return dataclasses.replace(found, positive_label=positive_label(classes))
 

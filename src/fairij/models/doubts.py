@@ -18,7 +18,7 @@ from fairij.data.checks import one_of
 from fairij.data.row_vectors import blocks
 from fairij.errors import InvalidInputError, Notice
 from fairij.models.base import Editable
-from fairij.models.labels import Labels
+from fairij.models.labels import Labels, class_words
 from fairij.models.losses import Loss, get_loss
 
 OUTPUTS = ("auto", "logits", "probabilities")
@@ -60,16 +60,24 @@ def doubts(labels: Labels, z_val: Tensor, *, confirmed: bool) -> list[Notice]:
         return []
     truth = labels.validation.cpu().numpy().astype(np.int64)
     predicted = labels.loss.predict(z_val).cpu().numpy()
-    names = labels.classes.tolist()
+    names = class_words(labels.classes)
     found = _reversed(truth, z_val, names) if len(names) == 2 else None
     found = found or _exchanged(truth, predicted, names)
     if found and not confirmed:
-        listed = ", ".join(map(repr, names))
+        listed = f"({', '.join(map(repr, names))})"
+        cure = (
+            ""
+            if len(names) > 2
+            else (
+                f" If the output speaks for {names[0]!r}, give `classes` in the other order, "
+                f"({names[1]!r}, {names[0]!r})."
+            )
+        )
         raise InvalidInputError(
             f"The model's outputs must speak for the labels that they are taken for, but {found} "
             "Check which label the model was trained to call 1, and whether the columns are those "
-            f"of training. If all is right, confirm the order of the labels ({listed}) by "
-            "`classes`.",
+            f"of training.{cure} If all is right as it is, confirm it by `classes` in this order, "
+            f"{listed}.",
             parameter="classes",
         )
     texts = [f"Something is wrong with the model or its labels: {found}"] if found else []

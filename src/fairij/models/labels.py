@@ -185,10 +185,15 @@ def one_class(found: Any) -> InvalidInputError:
 
 def positive_label(classes: NDArray[Any]) -> Any:
     """Of two classes the second, whose rates are measured; None of several and in regression."""
-    if len(classes) != 2:
-        return None
-    label = classes.tolist()[1]
-    return int(label) if isinstance(label, float) and label.is_integer() else label
+    return class_words(classes)[1] if len(classes) == 2 else None
+
+
+def class_words(classes: NDArray[Any]) -> list[Any]:
+    """The labels as people write them: 1.0 as 1."""
+    return [
+        int(label) if isinstance(label, float) and label.is_integer() else label
+        for label in classes.tolist()
+    ]
 
 
 def encode_classes(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:

@@ -166,9 +166,8 @@ class FairIJ(EditingEstimator):
         name columns for labels, weights and groups. The model was fitted with ``sample_weight``.
         """
         run = run_for(X, X_val, checkpoint=self.checkpoint)
-        train = (X, y, sample_weight, sensitive_features)
-        validation = (X_val, y_val, sensitive_features_val)
-        for notice in run.together(lambda: self._fit(run, train, validation)):
+        given = (X, y, sample_weight, sensitive_features), (X_val, y_val, sensitive_features_val)
+        for notice in run.together(lambda: self._fit(run, *given)):
             warnings.warn(notice.text, notice.category, stacklevel=2)
         return self
 
@@ -176,9 +175,8 @@ class FairIJ(EditingEstimator):
         asked, seconds = self.get_params(deep=False), dict[str, float]()
         settings = check_settings(asked, run.seed(check_seed(self.random_state)))  # settings
         X, X_val = as_source(train[0]), as_source(validation[0])  # rows
-        data = data_of(
-            (X, *train[1:]), (X_val, *validation[1:]), settings.split, run.column
-        )  # rows
+        given = (X, *train[1:]), (X_val, *validation[1:])
+        data = data_of(*given, settings.split, run.column)
         editable = self._adapted(run, self.estimator, self.parameters)  # model
         editable, settings = run.recorded(editable, data, settings, asked)  # identity
         fingerprint = in_background(partial(data_fingerprint, X, data.y_as_given), X)

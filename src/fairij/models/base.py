@@ -200,8 +200,11 @@ class EditableDefaults:
     loss_name: str | None = None
     classes: NDArray[Any] | None = None
     class_names: tuple[str, ...] = ()
-    outputs_are: str = "logits"
     caveats: tuple[str, ...] = ()
+
+    @property
+    def outputs_are(self) -> str:
+        return "logits"
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         return weight

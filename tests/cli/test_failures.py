@@ -549,6 +549,7 @@ def test_an_interrupted_run(files: Path) -> None:
     from safetensors.torch import save_file
 
     Path("slow.py").write_text(SLOW)
+    torch.manual_seed(0)  # its outputs do not speak for the other label
     save_file(torch.nn.Linear(3, 1).state_dict(), "slow.safetensors")
     opening = ("--model-class", "slow.py:Net", "--model-args",
                '{"in_features": 3, "out_features": 1}')  # fmt: skip

@@ -209,12 +209,12 @@ def read_labels(
     label: pd.Series[Any], columns: ColumnOptions, file: ModelFile, path: Path
 ) -> tuple[NDArray[Any], Words, list[Any] | None]:
     """The labels, the words for 0 and 1, and the classes in order if that was given."""
-    known = _known(file)
+    known, found = _known(file), sorted(map(str, label.unique()))
     if columns.classes:
-        _check_classes(label, columns, known, path)
-    found = sorted(map(str, label.unique()))
-    if known is None and columns.classes:
-        return _by_classes(label, columns.classes)
+        own = known if known is not None and set(found) <= set(known) else None
+        _check_classes(label, columns, own, path)
+        if own is None:  # the table has other words for them than the model, if that has any
+            return _by_classes(label, columns.classes)
     y, words = _by_positive(label, found, columns.positive, known, file, path)
     return y, words, _models_own(known, file) if columns.classes else None
 

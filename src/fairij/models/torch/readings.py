@@ -111,9 +111,10 @@ class _Activations(TorchFunctionMode):
 
 def reading_of(run: Callable[[], Tensor], asked: Outputs) -> Reading:
     """How to read the outputs of a pass over some rows; raises if two passes disagree."""
+    out = run()  # first as it is, so that its own errors are the module's alone
     with _Activations() as found:
-        out = run()
-    check_repeats(out, run())
+        again = run()
+    check_repeats(out, again)
     if asked == "logits":
         return AsGiven()
     names = found.names

@@ -80,6 +80,8 @@ def test_one_output_between_0_and_1_has_to_be_named() -> None:
         check_are_logits(unknown, loss, p, p)
     assert found.value.parameter == "outputs"
     check_are_logits(unknown, loss, p, p * 2)  # some row is above 1
+    with pytest.raises(InvalidInputError, match="must return scores, but it returns labels"):
+        check_are_logits(unknown, loss, (p > 0.5).double())
     check_are_logits(unknown, loss, p * 0)  # an untrained model
     check_are_logits(unknown, get_loss("squared_error"), p)
     stated: Any = EditableDefaults()

@@ -41,6 +41,11 @@ def check_are_logits(editable: Editable, loss: Loss, *tables: Tensor) -> None:
         return
     low = min(float(z[some].min()) for z in tables for some in blocks(len(z)))
     high = max(float(z[some].max()) for z in tables for some in blocks(len(z)))
+    if low == 0 and high == 1 and all(bool(((z == 0) | (z == 1)).all()) for z in tables):
+        raise InvalidInputError(
+            "The model must return scores, but it returns labels, 0 or 1 for each row: take the "
+            "threshold or argmax off its end."
+        )
     if 0 <= low < high <= 1:
         raise InvalidInputError(
             f"`outputs` must be said for this model: what it returns lies between {low:.3g} and "

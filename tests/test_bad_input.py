@@ -704,13 +704,17 @@ def test_other_rows_in_prediction() -> None:
 
 def test_equal_opportunity_does_not_ask_for_negative_rows() -> None:
     kept = (sex_val != "f") | (y_val != 0)
-    model = DATA.fit(
-        fair(constraints="equal_opportunity"),
-        X_val=X_val[kept],
-        y_val=y_val[kept],
-        sensitive_features_val=sex_val[kept],
-    )
+    with pytest.warns(SmallGroupWarning, match=r"'f' has no rows with label 0 \(of 82\)"):
+        model = DATA.fit(
+            fair(constraints="equal_opportunity"),
+            X_val=X_val[kept],
+            y_val=y_val[kept],
+            sensitive_features_val=sex_val[kept],
+        )
     assert np.isfinite(model.candidates_["gap"]).all()
+    assert np.isnan(model.after_["equalized_odds_difference"])
+    assert "not defined" in model._repr_html_()
+    assert "So these have no value: equalized odds gap (sum)" in model._repr_html_()
 
 
 def test_few_rows_of_a_group_are_a_warning_at_the_users_line() -> None:

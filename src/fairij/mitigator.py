@@ -20,12 +20,13 @@ from fairij.errors import Notice
 from fairij.fairness.constraints import Constraint, Surrogate
 from fairij.method.engine import Engine
 from fairij.method.preparation import check_batches, check_seed, check_settings, prepare
-from fairij.method.results import attributes_of, choice_of
+from fairij.method.results import attributes_of, choice_of, undefined_notices
 from fairij.method.run import Progress, Run, silent, timed
 from fairij.method.search.base import Search
 from fairij.method.selection import Selection
 from fairij.models import adapt
 from fairij.models.base import Editable
+from fairij.models.doubts import outputs_asked
 from fairij.models.losses import Loss
 from fairij.models.sklearn.meta_estimator import EditingEstimator
 from fairij.solvers.base import Solver
@@ -72,6 +73,10 @@ class FairIJ(EditingEstimator):
         Sharpness T of the soft score sigmoid(T z).
     loss : str or Loss, default="auto"
         The training loss of the model: a name in `fairij.LOSSES`, or a loss object.
+    outputs : {"auto", "logits", "probabilities"}, default="auto"
+        What a torch module returns. "auto" finds out, and asks where it cannot tell.
+    classes : sequence or None, default=None
+        The labels in the order of the outputs, the negative of two first. None: as the model says.
     weight_decay : float, default=0.0
         The L2 term ``weight_decay |theta|^2 / 2`` of the training loss, besides the model's own.
     parameters : str or sequence of str, default="trainable"
@@ -131,6 +136,8 @@ class FairIJ(EditingEstimator):
     validation_fraction: float = 0.3
     temperature: float = 1.0
     loss: str | Loss = "auto"
+    outputs: str = "auto"
+    classes: Sequence[Any] | None = None
     weight_decay: float = 0.0
     parameters: str | Sequence[str] = "trainable"
     batch_size: int | str = "auto"
@@ -159,9 +166,8 @@ class FairIJ(EditingEstimator):
         name columns for labels, weights and groups. The model was fitted with ``sample_weight``.
         """
         run = run_for(X, X_val, checkpoint=self.checkpoint)
-        train = (X, y, sample_weight, sensitive_features)
-        validation = (X_val, y_val, sensitive_features_val)
-        for notice in run.together(lambda: self._fit(run, train, validation)):
+        given = (X, y, sample_weight, sensitive_features), (X_val, y_val, sensitive_features_val)
+        for notice in run.together(lambda: self._fit(run, *given)):
             warnings.warn(notice.text, notice.category, stacklevel=2)
         return self
 
@@ -169,9 +175,8 @@ class FairIJ(EditingEstimator):
         asked, seconds = self.get_params(deep=False), dict[str, float]()
         settings = check_settings(asked, run.seed(check_seed(self.random_state)))  # settings
         X, X_val = as_source(train[0]), as_source(validation[0])  # rows
-        data = data_of(
-            (X, *train[1:]), (X_val, *validation[1:]), settings.split, run.column
-        )  # rows
+        given = (X, *train[1:]), (X_val, *validation[1:])
+        data = data_of(*given, settings.split, run.column)
         editable = self._adapted(run, self.estimator, self.parameters)  # model
         editable, settings = run.recorded(editable, data, settings, asked)  # identity
         fingerprint = in_background(partial(data_fingerprint, X, data.y_as_given), X)
@@ -188,7 +193,7 @@ class FairIJ(EditingEstimator):
         self.estimator_ = editable.edited(self.edit_.after.to(editable.theta))
         self._honest_gap, self._choice = None, choice_of(outcome, settings)
         remember_columns(self, X)
-        return [*data.notices, *prepared.notices, *outcome.notices]
+        return [*data.notices, *prepared.notices, *outcome.notices, *undefined_notices(found)]
 
     def editable(self) -> Editable:
         """The model as it was given, seen through the parameters that were edited."""
@@ -200,7 +205,8 @@ class FairIJ(EditingEstimator):
 
     def _adapted(self, run: Run, estimator: Any, parameters: str | Sequence[str]) -> Editable:
         batch_size, limit = check_batches(self.batch_size, self.memory_limit)
-        model = adapt(estimator, parameters=parameters, batch_size=batch_size, memory_limit=limit)
+        options = {"outputs": outputs_asked(self.outputs, self.loss), "parameters": parameters}
+        model = adapt(estimator, batch_size=batch_size, memory_limit=limit, **options)
         return run.editable(model, limit)
 
     def plot_frontier(self, *, performance: str | None = None) -> alt.LayerChart:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Standard output, while a command runs. What libraries print meanwhile goes to standard error.
 RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
+NOT_DEFINED = "not defined"
 WIDE = 200  # columns of text where there is no screen, as in a file
 
 
@@ -106,6 +107,8 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         "confidence": audit.confidence,
         "positive_label": audit.positive_label,
         "more": audit.more.to_dict(orient="index"),
+        "undefined": list(audit.undefined),
+        "notes": list(audit.notes),
     }
 
 
@@ -147,12 +150,16 @@ def show_audits(title: str, audits: Mapping[str, Audit]) -> None:
     show(metrics_table(title, audits))
     for name, audit in audits.items():
         show(groups_table(name if len(audits) > 1 else "by group", audit))
+    for text in dict.fromkeys(text for a in audits.values() for text in (*a.undefined, *a.notes)):
+        say(text)
     positive = positive_said(next(iter(audits.values())))
     if positive:
         say(positive)
 
 
 def _cell(value: float, low: float, high: float) -> str:
+    if math.isnan(value):
+        return NOT_DEFINED
     return f"{value:.4f} ({low:.3f}, {high:.3f})"
 
 

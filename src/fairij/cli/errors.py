@@ -55,6 +55,7 @@ SPOKEN = {
     "budget": "--accuracy-budget",
     "gap": "--target-gap",
     "scales": "--scale",
+    "classes": "--classes",
 }
 SAME = {"checkpoint", *(field.name for field in fields(EditOptions))}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +34,7 @@ from fairij.storage.tables import table_kind, write_table
 # options that are parameters of `FairIJ` as they are
 SAME = (
     *("solver", "curvature", "drop", "validation_fraction", "holdout_fraction", "temperature"),
-    *("loss", "weight_decay", "memory_limit", "confidence"),
+    *("loss", "outputs", "weight_decay", "memory_limit", "confidence"),
 )
 QUICK = Grid(k=(1,), scales=(1.0,))  # scores need no search
 
@@ -53,6 +55,7 @@ def fit(file: ModelFile, asked: InfluenceOptions, **settings: Any) -> Fitted:
     mitigator.set_params(**settings)
     tables, columns = asked.tables, asked.columns
     train = read_train(tables, columns, file)
+    mitigator.set_params(classes=train.classes)
     X, y, weight, groups = shared_out(train.X, train.y, train.weight, train.groups)
     given: dict[str, Any] = {"sensitive_features": groups}
     validation = None
@@ -73,13 +76,26 @@ def fit(file: ModelFile, asked: InfluenceOptions, **settings: Any) -> Fitted:
             "y_val": validation.y,
             "sensitive_features_val": validation.groups,
         }
-    with model_speaks(), warnings.catch_warnings():
+    with model_speaks(), _naming(train), warnings.catch_warnings():
         warnings.simplefilter("ignore", SeenRowsWarning)  # said above
         mitigator.fit(X, y, sample_weight=weight, **given)
     if rank() > 0:
         raise typer.Exit
     _name_classes(mitigator, train)
     return Fitted(mitigator, train, validation)
+
+
+@contextmanager
+def _naming(train: Part) -> Iterator[None]:
+    """Errors about the order of labels say which words 0 and 1 stand for."""
+    try:
+        yield
+    except InvalidInputError as error:
+        if error.parameter != "classes" or train.names is None:
+            raise
+        negative, positive = train.names
+        text = f"{error} Here 0 stands for {negative!r}, and 1 for {positive!r}."
+        raise InvalidInputError(text, parameter="classes") from None
 
 
 def read_train(tables: FitTables, columns: ColumnOptions, file: ModelFile) -> Part:

@@ -178,6 +178,8 @@ def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
         intervals.astype(float),
         stored["positive_label"],
         frame(stored.get("more", {})),
+        tuple(stored.get("undefined", ())),
+        tuple(stored.get("notes", ())),
     )
 
 

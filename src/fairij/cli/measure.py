@@ -22,7 +22,8 @@ from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.constraints import SMALL_CELL
 from fairij.fairness.groups import encode_groups
 from fairij.models import adapt
-from fairij.models.labels import encode_labels, positive_label
+from fairij.models.doubts import check_are_logits, doubts, outputs_asked
+from fairij.models.labels import class_words, encode_labels, known_classes, positive_label
 from fairij.storage.edits import FORMAT, Edit
 from fairij.storage.model_files import ModelFile
 
@@ -61,7 +62,7 @@ def compare_models(models: list[Path], asked: AuditOptions) -> None:
     for name, path in zip(names[1:], models[1:], strict=True):
         edit = _edit_at(path)
         if edit is not None:
-            found[name] = measured(edit.apply(base.model), part, asked.how)
+            found[name] = measured(edit.apply(base.model), part, asked.how, confirmed=True)
         else:
             file = asked.opening.open(path)
             found[name] = measured(file.model, _read(asked, file), asked.how)
@@ -101,14 +102,24 @@ def _edit_at(path: Path) -> Edit | None:
     return None
 
 
-def measured(model: Any, part: Part, how: MeasureOptions) -> Audit:
-    """Metrics with intervals and rates by group, measured as `FairIJ` does."""
+def measured(model: Any, part: Part, how: MeasureOptions, *, confirmed: bool = False) -> Audit:
+    """Metrics with intervals and rates by group, measured as `FairIJ` does.
+
+    Raises if the outputs speak for another label than they are taken for, or if they may be
+    probabilities as well as logits, unless a fit has ``confirmed`` both.
+    """
     with model_speaks():
-        editable = adapt(model)
+        editable = adapt(model, outputs=outputs_asked(how.outputs, how.loss))
         z = editable.outputs(part.X)
     _check_rows(part, one_output=z.ndim == 1 and editable.classes is None)
     loss = (editable.loss_name or how.loss) if how.loss == "auto" else how.loss
-    labels = encode_labels(z, z, part.y, part.y, loss, editable.classes)
+    known = known_classes(editable, part.y, part.classes)
+    labels = encode_labels(z, z, part.y, part.y, loss, known)
+    if not confirmed:
+        check_are_logits(editable, labels.loss, z)
+    named = replace(labels, classes=part.named(labels.classes))
+    for notice in doubts(named, z, confirmed=confirmed or part.classes is not None):
+        warnings.warn(notice.text, notice.category, stacklevel=2)
     predicted = labels.loss.predict(z).cpu().numpy()
     truth = labels.train.cpu().numpy()
     settings: dict[str, Any] = {"confidence": how.confidence, "random_state": how.seed}
@@ -118,10 +129,9 @@ def measured(model: Any, part: Part, how: MeasureOptions) -> Audit:
         return audit_regression(truth, predicted, sensitive_features=part.groups, **settings)
     if len(labels.classes) > 2:  # of two classes, 1 is the positive one
         predicted, truth = labels.classes[predicted], labels.classes[truth.astype(int)]
-    found = audit(
-        truth, predicted, sensitive_features=part.groups, sample_weight=part.weight, **settings
-    )
-    return replace(found, positive_label=positive_label(part.named(labels.classes)))
+    settings |= {"sample_weight": part.weight, "class_names": class_words(named.classes)}
+    found = audit(truth, predicted, sensitive_features=part.groups, **settings)
+    return replace(found, positive_label=positive_label(named.classes))
 
 
 def _check_rows(part: Part, *, one_output: bool) -> None:

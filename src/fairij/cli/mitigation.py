@@ -83,9 +83,9 @@ def _check_apart(asked: MitigateOptions) -> None:
 
 
 def _on_test(fitted: FairIJ, part: Part, edit: EditOptions) -> dict[str, Audit]:
-    how = MeasureOptions(fitted.loss_.name, edit.confidence, edit.seed)
+    how = MeasureOptions(fitted.loss_.name, edit.outputs, edit.confidence, edit.seed)
     models = {"before": fitted.estimator, "after": fitted.estimator_}
-    return {when: measured(model, part, how) for when, model in models.items()}
+    return {when: measured(model, part, how, confirmed=True) for when, model in models.items()}
 
 
 def _about(
@@ -114,6 +114,8 @@ def _about(
 def _show(fitted: FairIJ, shown: Comparison, summary: dict[str, Any], said: str) -> None:
     audits = {"before": shown.before, "after": shown.after}
     show(metrics_table(f"Before and after, on {shown.rows}", audits))
+    for text in shown.said:
+        say(text)
     say(f"{summary['answer']} {summary['costs']}".strip())
     say(f"{positive_said(shown.after)} The model has {said}".strip())
     found = checks(fitted, on_validation_rows(fitted), shown if "test" in summary else None)

@@ -34,6 +34,7 @@ ShowColumn = Annotated[
     "List this column of the rows too, although its values are long texts or tell rows apart; "
     "repeatable.",
 ]
+OUTPUTS_HELP = "What a torch module returns: logits, probabilities, or auto to find out."
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,11 @@ class ColumnOptions:
         "`influence` and `mitigate` the training rows only.",
     ] = None
     positive: Annotated[str | None, "The label that counts as 1; all others count as 0."] = None
+    classes: Annotated[
+        list[str] | None,
+        "The labels in the order of the model's outputs, the negative of two first; repeat it. "
+        "It also confirms an order that the table speaks against.",
+    ] = None
     text: Annotated[str | None, "The column of text, for a Hugging Face model."] = None
 
 
@@ -111,6 +117,7 @@ class MeasureOptions:
     """How a model is measured on a table."""
 
     loss: Annotated[str, "squared_error for regression; else auto."] = "auto"
+    outputs: Annotated[str, OUTPUTS_HELP] = "auto"
     confidence: Annotated[float, "Level of the intervals."] = 0.95
     seed: Annotated[int, Option(min=0, help="Seed of the bootstrap.")] = 0
 
@@ -191,6 +198,7 @@ class EditOptions:
     loss: Annotated[
         str, "The training loss: auto, binary_cross_entropy, softmax_cross_entropy, squared_error."
     ] = "auto"
+    outputs: Annotated[str, OUTPUTS_HELP] = "auto"
     weight_decay: Annotated[
         float, "The L2 penalty of training, if the model does not record it."
     ] = 0.0
@@ -329,6 +337,7 @@ def choices() -> dict[str, tuple[str, ...]]:
     """The names that options take, from the library's own tables."""
     from fairij.method.curvature import CURVATURES
     from fairij.method.preparation import Drop, Validation
+    from fairij.models.doubts import OUTPUTS
     from fairij.models.losses import LOSSES
 
     return {
@@ -339,6 +348,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "drop": get_args(Drop),
         "reuse": get_args(Validation),
         "loss": ("auto", *LOSSES),
+        "outputs": OUTPUTS,
     }
 
 

@@ -36,6 +36,7 @@ class Part:
     groups: pd.DataFrame | None
     weight: NDArray[np.float64] | None
     is_text: bool = False  # the one feature
+    classes: list[Any] | None = None  # as ``y`` has them, if their order was given
 
     def __len__(self) -> int:
         return len(self.y)
@@ -84,7 +85,7 @@ def read_part(
     frame = table.read(list(dict.fromkeys(needed)))
     label = frame[columns.label]
     _check_missing(label, path, "the label column")
-    y, words = read_labels(label, columns.positive, file, path)
+    y, words, classes = read_labels(label, columns, file, path)
     features, X = table.features(names, file.prepare)
     check_categories(file.model, _in_parts(features), where=str(path))
     return Part(
@@ -96,6 +97,7 @@ def read_part(
         _groups(frame[sensitive], path) if has_groups else None,
         _weights(frame[weights[0]], path) if weights else None,
         file.takes_text,
+        classes,
     )
 
 
@@ -204,13 +206,73 @@ def _check_missing(column: pd.Series[Any], path: Path, role: str) -> None:
 
 
 def read_labels(
-    label: pd.Series[Any], positive: str | None, file: ModelFile, path: Path
+    label: pd.Series[Any], columns: ColumnOptions, file: ModelFile, path: Path
+) -> tuple[NDArray[Any], Words, list[Any] | None]:
+    """The labels, the words for 0 and 1, and the classes in order if that was given."""
+    known, found = _known(file), sorted(map(str, label.unique()))
+    if columns.classes:
+        own = known if known is not None and set(found) <= set(known) else None
+        _check_classes(label, columns, own, path)
+        if own is None:  # the table has other words for them than the model, if that has any
+            return _by_classes(label, columns.classes)
+    y, words = _by_positive(label, found, columns.positive, known, file, path)
+    return y, words, _models_own(known, file) if columns.classes else None
+
+
+def _check_classes(
+    label: pd.Series[Any], columns: ColumnOptions, known: list[str] | None, path: Path
+) -> None:
+    given = columns.classes or []
+    if columns.positive is not None:
+        raise InvalidInputError("--classes names the positive label too: leave --positive out.")
+    if len(given) < 2 or len(set(given)) < len(given):
+        raise InvalidInputError(
+            f"--classes must be repeated for at least two labels, all different; got {given}."
+        )
+    if known is not None and known != given:
+        raise InvalidInputError(
+            f"--classes must be the model's own labels in its order, {', '.join(known)}; got "
+            f"{', '.join(given)}: leave it out."
+        )
+    other = sorted(set(map(str, label.unique())) - set(given))
+    if other:
+        raise InvalidInputError(
+            f"--classes must have every label of {label.name!r} in {path}, but {other[0]!r} is "
+            "missing."
+        )
+
+
+def _by_classes(label: pd.Series[Any], given: list[str]) -> tuple[NDArray[Any], Words, list[Any]]:
+    """Labels in a given order: 0 and 1 if there are two, else as text."""
+    if len(given) == 2:
+        return (
+            (label.map(str) == given[1]).to_numpy().astype(np.int64),
+            (given[0], given[1]),
+            [0, 1],
+        )
+    return label.map(str).to_numpy(dtype=object), None, list(given)
+
+
+def _models_own(known: list[str] | None, file: ModelFile) -> list[Any]:
+    """The classes of a model that tells them, as `_by_positive` gives the labels."""
+    if file.labels:
+        return list(range(len(known or ())))
+    classes: list[Any] = adapt(file.model).classes.tolist()  # type: ignore[union-attr]
+    return classes
+
+
+def _by_positive(
+    label: pd.Series[Any],
+    found: list[str],
+    positive: str | None,
+    known: list[str] | None,
+    file: ModelFile,
+    path: Path,
 ) -> tuple[NDArray[Any], Words]:
-    """The labels, and the words for 0 and 1. ``positive`` is the label that counts as 1."""
+    """Labels by the model's names for them, or by the one that counts as 1."""
     is_numeric = label.dtype.kind in "iufb"
     if positive is None and is_numeric:
         return np.asarray(label), None
-    found, known = sorted(map(str, label.unique())), _known(file)
     if positive is not None and positive not in found:
         raise InvalidInputError(
             f"--positive {positive} is no value of {label.name!r} in {path}; found: "

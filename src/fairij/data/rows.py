@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 
 from fairij.data.sources import ArraySource, LoaderSource, Source, row_numbers
 from fairij.errors import InvalidInputError
+from fairij.fairness.groups import check_in_memory
 
 
 def processes() -> int:
@@ -35,12 +36,15 @@ def is_streamed(X: Any) -> bool:
 
 
 def as_source(X: Any) -> Any:
-    """Arrays on disk and loaders as a `Source`, Arrow tables as frames, most others as they are."""
+    """Arrays on disk and loaders as a `Source`, Arrow and polars tables as frames of pandas."""
+    check_in_memory("X", X)
     if isinstance(X, np.memmap):
         return ArraySource(X)
     kind = type(X)
     if kind.__name__ == "Table" and kind.__module__.startswith("pyarrow"):
         return X.to_pandas()
+    if kind.__name__ == "DataFrame" and kind.__module__.startswith("polars"):
+        return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
     if kind.__name__ == "Column" and kind.__module__.startswith("datasets"):
         return list(X)
     if isinstance(X, Mapping) and hasattr(X, "tocsr"):  # scipy's dictionary of keys
@@ -114,6 +118,13 @@ def as_array(X: Any, name: str = "X") -> np.ndarray[Any, Any]:
             f"`{name}` must have equally many values in every row, but its rows have different "
             "lengths: give an array or a frame."
         ) from None
+
+
+def spread(rows: int, most: int) -> Tensor:
+    """The numbers of at most ``most`` rows from all over a table, the first and last included."""
+    if rows <= most:
+        return torch.arange(rows)
+    return torch.linspace(0, rows - 1, most, dtype=torch.float64).round().long()
 
 
 def part_of(X: Any, index: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from fairij.errors import InvalidInputError
-from fairij.fairness.groups import Groups, as_frame, encode_groups, numbers, vector, weights
+from fairij.fairness.groups import (
+    Groups,
+    as_frame,
+    encode_groups,
+    numbers,
+    relative,
+    vector,
+    weights,
+)
+from fairij.fairness.missing import incomplete_resamples, undefined_rates
 from fairij.fairness.rates import (
     AUDITED_RATES,
     GAPS,
@@ -39,7 +48,10 @@ def _frame(rows: dict[str, Interval]) -> pd.DataFrame:
 class Audit:
     """Metrics with percentile-bootstrap intervals, and rates with Wilson's (of means, normal) ones.
 
-    ``audit[name]`` is the value of a metric, also of one in ``more``.
+    ``audit[name]`` is the value of a metric, also of one in ``more``. A rate over no rows is NaN,
+    and so is every gap that needs it; ``undefined`` says in words which rows are missing. Intervals
+    come from the resamples that have all the rows that a metric needs; ``notes`` says if some lack
+    them.
     """
 
     metrics: pd.DataFrame  # index: metric; columns: value, low, high
@@ -48,6 +60,8 @@ class Audit:
     group_intervals: pd.DataFrame  # index: group, rate; columns: value, low, high
     positive_label: Any = None  # of two labels, the one whose rates are given
     more: pd.DataFrame = field(default_factory=partial(_frame, {}))  # like `metrics`: other gaps
+    undefined: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __getitem__(self, metric: str) -> float:
         return self.interval(metric)[0]
@@ -113,7 +127,7 @@ class Labelled:
         table, found = self.table, dict[str, Array]()
         squares = table if self.sample_weight is None else self.counts(self.sample_weight**2)
         for rate in AUDITED_RATES:
-            values = rate.of_groups(table)  # (G, K)
+            values = rate.of_groups(table, strict=True)  # (G, K)
             # Kish: a weighted rate is worth (sum w)^2 / sum w^2 rows
             size = ratio_of(rate.rows(table) ** 2, rate.rows(squares), empty=0)
             ends = np.stack([values, *wilson(values, size, confidence)])  # (3, G, K)
@@ -153,7 +167,7 @@ def label(
             classes, codes = np.array([0 if only == 1 else f"not {only}", only]), codes + 1
     elif len(classes) == 2 and set(classes.tolist()) == {-1, 0}:
         raise InvalidInputError("Labels -1 and 0 do not say which is positive; use 0 and 1.")
-    return Labelled(codes[: len(truth)], codes[len(truth) :], groups, classes, weight)
+    return Labelled(codes[: len(truth)], codes[len(truth) :], groups, classes, relative(weight))
 
 
 def audit(
@@ -165,6 +179,7 @@ def audit(
     n_resamples: int = 1000,
     confidence: float = 0.95,
     random_state: int | None = 0,
+    class_names: Sequence[Any] | None = None,
 ) -> Audit:
     """Audit class predictions. Of two labels the larger one is positive.
 
@@ -182,13 +197,22 @@ def audit(
         The confidence of the intervals.
     random_state : int or None, default=0
         The seed of the draws.
+    class_names : sequence, default=None
+        Of labels 0 and 1: what they stand for, in sentences and as the positive label.
     """
     _check_settings(n_resamples, confidence)
     data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
     draws = measures(data.resampled(n_resamples, np.random.default_rng(random_state)))
-    positive = data.classes.tolist()[1] if len(data.classes) == 2 else None
-    intervals = data.rate_intervals(confidence)
-    return _audit(measures(data.table), draws, intervals, data.groups, confidence, positive)
+    names = data.classes.tolist()
+    if class_names is not None and len(class_names) == len(names) == 2:
+        names = list(class_names)
+    found = _audit(
+        measures(data.table), draws, data.rate_intervals(confidence), data.groups, confidence
+    )
+    rows = data.counts(None)
+    missing = undefined_rates(rows, data.table, data.groups.names, names)
+    positive = names[1] if len(names) == 2 else None
+    return replace(found, positive_label=positive, undefined=missing)
 
 
 def audit_regression(
@@ -208,10 +232,10 @@ def audit_regression(
     squares, rng = (predicted - truth) ** 2, np.random.default_rng(random_state)
 
     def of_rows(rows: NDArray[np.int64]) -> dict[str, Array]:
-        data = (predicted[rows], truth[rows], encode_groups(groups.codes[rows]))
+        data = (predicted[rows], truth[rows], groups.take(rows))
         gaps = (gap for gap in GAPS.values() if not gap.is_classification)
         return {"mean_squared_error": squares[rows].mean()} | {
-            gap.metric_name: gap.of_means(*data) for gap in gaps
+            gap.metric_name: gap.of_means(*data, strict=True) for gap in gaps
         }
 
     drawn = pd.DataFrame([of_rows(rng.integers(n, size=n)) for _ in range(n_resamples)])
@@ -281,7 +305,6 @@ def _audit(
     intervals: dict[str, Array],  # (3, G)
     groups: Groups,
     confidence: float,
-    positive: Any = None,
 ) -> Audit:
     """Metrics that audits show and the other gaps; rates with one line per group and rate."""
     frame = _frame({k: (float(v), *_percentiles(draws[k], confidence)) for k, v in values.items()})
@@ -291,7 +314,8 @@ def _audit(
     index = pd.MultiIndex.from_product([groups.names, list(intervals)], names=["group", "rate"])
     ends = np.stack(list(intervals.values()), -1).reshape(3, -1)  # (3, G * R)
     by_group, rates = rates_frame(intervals, groups), pd.DataFrame(ends.T, index, COLUMNS)
-    return Audit(frame[~hidden], by_group, confidence, rates, positive, frame[hidden])
+    notes = incomplete_resamples({name: draws[name] for name in frame.index[~hidden]})
+    return Audit(frame[~hidden], by_group, confidence, rates, None, frame[hidden], (), notes)
 
 
 def _check_settings(n_resamples: int, confidence: float) -> None:

@@ -11,6 +11,24 @@ from numpy.typing import NDArray
 
 from fairij.errors import InvalidInputError
 
+COLLECTED: dict[str, str] = {  # what is computed only when asked for -> how to ask
+    "dask dask_expr": "compute",
+    "pyspark": "toPandas",
+    "polars.lazyframe": "collect",
+}
+
+
+def check_in_memory(name: str, values: Any) -> None:
+    """Raise for tables that are not computed yet."""
+    module = type(values).__module__
+    for prefixes, method in COLLECTED.items():
+        if any(module.startswith(f"{prefix}.") or module == prefix for prefix in prefixes.split()):
+            raise InvalidInputError(
+                f"`{name}` must be in memory or in a file, but this {type(values).__name__} of "
+                f"{module.split('.')[0]} is computed only when asked for: give "
+                f"`{name}.{method}()`, or write it to Parquet and give an `ArrowSource` of that."
+            )
+
 
 def unwrapped(values: Any) -> Any:
     """A tensor as an array, a masked array as a list with None for masked values."""
@@ -35,6 +53,7 @@ def check_rows(name: str, values: Any, rows: int | None) -> None:
 
 def vector(name: str, values: Any, rows: int | None = None) -> NDArray[Any]:
     """A non-empty vector ``(N,)`` without missing or infinite values; text has dtype object."""
+    check_in_memory(name, values)
     values = unwrapped(values)
     # as objects: next to text, numpy would turn NaN into the text "nan" and 1 into "1"
     array = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
@@ -87,9 +106,19 @@ def weights(sample_weight: Any, rows: int) -> NDArray[np.float64] | None:
             f"`sample_weight` must not be negative: row {row} holds {weight[row]:g}; use 0 to "
             "leave a row out."
         )
-    if weight.sum() == 0:
+    if not weight.any():
         raise InvalidInputError("`sample_weight` must not be all zero; pass None to weigh alike.")
     return weight
+
+
+def relative(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    """Weights where only their ratios count: None if all are equal, else the largest near 1.
+
+    They are divided by a power of two, which changes no digit, so that sums stay finite.
+    """
+    if weight is None or weight.min() == weight.max():
+        return None
+    return np.ldexp(weight, -int(np.frexp(weight.max())[1]))
 
 
 @dataclass(frozen=True)
@@ -142,6 +171,7 @@ def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) 
 
 def as_frame(sensitive_features: Any, *, expected_rows: int | None = None) -> pd.DataFrame:
     """The sensitive columns; raises if rows are too few or too many, or values are missing."""
+    check_in_memory("sensitive_features", sensitive_features)
     frame = _columns(unwrapped(sensitive_features))
     check_rows("sensitive_features", frame, expected_rows)
     if frame.size == 0:

@@ -5,6 +5,10 @@ For each family of gaps in `fairij.fairness.rates` there are generated functions
 ``f(y_true, y_pred, *, sensitive_features, method, sample_weight, agg)``. Where the table folds a
 gap in another way there is one for it too, such as ``equalized_odds_sum``, the paper's definition.
 
+As in fairlearn, a rate over no rows (true positives in a group without positive rows) is 0 in these
+functions, and a group without rows or weight takes no part. `group_rates` and audits say instead
+that such a rate is not defined: it is NaN, and so are the gaps that need it.
+
 Several sensitive columns mean their intersection. With more than two classes each class is taken
 against the rest. Of two labels the larger one is positive, as in scikit-learn's ``classes_[1]``.
 """
@@ -19,7 +23,7 @@ import pandas as pd
 
 from fairij.fairness import rates
 from fairij.fairness.audits import label, rates_frame
-from fairij.fairness.groups import encode_groups, numbers, vector, weights
+from fairij.fairness.groups import encode_groups, numbers, relative, vector, weights
 from fairij.fairness.rates import GAPS, Aggregate, Array, Gap, Method
 
 Metric = Callable[..., float]
@@ -88,7 +92,9 @@ def _folded(gap: Gap) -> Metric:
         truth = numbers("y_true", y_true)
         predicted = numbers("y_pred", y_pred, len(truth))
         groups = encode_groups(sensitive_features, expected_rows=len(truth))
-        return float(gap.of_means(predicted, truth, groups, weights(sample_weight, len(truth))))
+        return float(
+            gap.of_means(predicted, truth, groups, relative(weights(sample_weight, len(truth))))
+        )
 
     metric.__doc__ = f"The {gap.words}: {gap.formula}."
     return metric

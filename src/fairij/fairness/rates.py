@@ -5,8 +5,9 @@ number of rows of group ``g`` with true class ``t`` and predicted class ``p``. W
 classes each class has a rate against the rest; with two only the second, positive class has one. In
 regression a rate is a mean.
 
-As in fairlearn, a group without rows has the rate NaN and takes no part in a gap; a rate over no
-rows of a group that has others, such as true positives without positives, is 0. So look at sizes.
+A rate over no rows, such as true positives without positives, does not exist: with ``strict`` it is
+NaN, and so is every gap that needs it. Audits are strict. The metric functions are not: as in
+fairlearn, such a rate is 0 there, and a group without rows takes no part in a gap.
 
 This module imports neither torch nor pandas, so that the command line can list the names quickly.
 """
@@ -108,11 +109,11 @@ class Rate:
         """Whether every class has a rate of its own."""
         return self.counted in ("the class", "another class")
 
-    def of_groups(self, counts: Array) -> Array:
+    def of_groups(self, counts: Array, *, strict: bool = False) -> Array:
         """The rate of each group, ``(..., G, K)``, for the K classes that are compared."""
         hits, rows = _compared(HITS[self.counted, self.given](counts)), self.rows(counts)
         occurs = counts.sum((-2, -1))[..., None] != 0
-        return np.where(occurs, ratio_of(hits, rows, empty=0.0), np.nan)
+        return np.where(occurs, ratio_of(hits, rows, empty=np.nan if strict else 0.0), np.nan)
 
     def rows(self, counts: Array) -> Array:
         """How many rows the rate is taken over, ``(..., G, K)`` or ``(..., G, 1)``."""
@@ -267,11 +268,13 @@ class Gap:
         parts = [_spread(rate, counts, method, ratio) for rate in self.rates]
         return _folded(parts, agg or self.fold, ratio=ratio)
 
-    def of_means(self, predicted: Array, y: Array, groups: Any, weight: Any = None) -> Array:
+    def of_means(
+        self, predicted: Array, y: Array, groups: Any, weight: Any = None, *, strict: bool = False
+    ) -> Array:
         """The gap of means in regression, one number for each leading entry."""
         means = [group_means(rate.values(predicted, y), groups, weight) for rate in self.rates]
-        parts = [(np.nanmax(mean, -1) - np.nanmin(mean, -1))[..., None] for mean in means]
-        return _folded(parts, self.fold)
+        low, high = (np.min, np.max) if strict else (np.nanmin, np.nanmax)
+        return _folded([(high(mean, -1) - low(mean, -1))[..., None] for mean in means], self.fold)
 
 
 def _folded(parts: list[Array], agg: Aggregate, *, ratio: bool = False) -> Array:
@@ -335,20 +338,38 @@ GAPS: dict[str, Gap] = {
 
 
 def measures(counts: Array) -> dict[str, Array]:
-    """Every performance and gap of counts, by name. Each rate is computed once."""
+    """Every performance and strict gap of counts, by name. Each rate is computed once."""
     gaps = {gap.metric_name: gap for gap in GAPS.values() if gap.is_classification}
-    rates = {rate for gap in gaps.values() for rate in gap.rates}
-    spreads = {rate: _spread(rate, counts, "between_groups", ratio=False) for rate in rates}
+    spreads = {rate: _strict_spread(rate, counts) for gap in gaps.values() for rate in gap.rates}
     found = {name: of_counts(counts) for name, of_counts in PERFORMANCES.items()}
     for name, gap in gaps.items():
-        found[name] = _folded([spreads[rate] for rate in gap.rates], gap.fold)
+        together = np.concatenate([spreads[rate] for rate in gap.rates], axis=-1)
+        found[name] = STRICT_FOLDS[gap.fold](together, axis=-1)  # NaN if one of them is
     return found
 
 
+STRICT_FOLDS: dict[Aggregate, Callable[..., Array]] = {
+    "worst_case": np.max,
+    "mean": np.mean,
+    "sum": np.sum,
+}
+
+
+def _strict_spread(rate: Rate, counts: Array) -> Array:
+    """The largest difference of a rate between groups, ``(..., K)``; NaN if a group has none."""
+    rates = rate.of_groups(counts, strict=True)
+    spread: Array = np.max(rates, -2) - np.min(rates, -2)
+    return spread
+
+
 def rates_by_name(counts: Array) -> dict[str, Array]:
-    """The audited rates that have classes, ``(..., G)``; with more than two, by class number."""
+    """The audited rates that have classes, ``(..., G)``, by class number if there are several.
+
+    They are strict: NaN over no rows.
+    """
     rates = (rate for rate in AUDITED_RATES if rate.has_classes)
-    return {k: v for rate in rates for k, v in rate.by_class(rate.of_groups(counts)).items()}
+    found = [rate.by_class(rate.of_groups(counts, strict=True)) for rate in rates]
+    return {name: values for by_class in found for name, values in by_class.items()}
 
 
 def markdown() -> str:

@@ -65,8 +65,10 @@ def scale_rows(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def normalised_weights(sample_weight: Tensor | None, rows: int, like: Tensor) -> Tensor:
-    """Sample weights that sum to one."""
-    if sample_weight is None:
+    """Sample weights that sum to one; equal weights of any size are as none."""
+    if sample_weight is None or bool(sample_weight.min() == sample_weight.max()):
         return torch.full((1,), 1 / rows, dtype=like.dtype, device=like.device).expand(rows)
-    weights = sample_weight.to(like)
+    # by a power of two, which changes no digit: neither the sum nor float32 may overflow
+    power = -torch.frexp(sample_weight.max()).exponent
+    weights = torch.ldexp(torch.ldexp(sample_weight, power // 2), power - power // 2).to(like)
     return weights / weights.sum()

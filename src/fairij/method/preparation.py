@@ -33,7 +33,8 @@ from fairij.method.search.base import Search, SearchDefaults
 from fairij.method.selection import RULES, Selection, SelectionDefaults
 from fairij.method.types import GroupedRows
 from fairij.models.base import HELD_BACK, Editable, Held
-from fairij.models.labels import Labels, check_runs, encode_labels, known_classes, reversed_labels
+from fairij.models.doubts import check_are_logits, doubts
+from fairij.models.labels import Labels, check_runs, encode_labels, known_classes
 from fairij.models.losses import LOSSES, Loss, get_loss
 from fairij.solvers import SOLVERS
 from fairij.solvers.base import Solver, SolverDefaults
@@ -66,6 +67,7 @@ class Settings:
     holdout_fraction: float
     temperature: float
     loss: str | Loss
+    classes: Any  # the labels in the order of the outputs; None: as the model says
     weight_decay: float
     confidence: float
     seed: int
@@ -95,6 +97,7 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
         holdout_fraction=asked["holdout_fraction"],  # likewise
         temperature=number_between("temperature", asked["temperature"], 0),
         loss=_loss(asked["loss"]),
+        classes=asked["classes"],
         weight_decay=number_between("weight_decay", asked["weight_decay"], 0, including_low=True),
         confidence=number_between("confidence", asked["confidence"], 0, 1),
         seed=seed,
@@ -157,9 +160,9 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
     loss = settings.loss
     if isinstance(loss, str) and loss == "auto":
         loss = editable.loss_name or loss
-    labels = encode_labels(
-        model.outputs, z_val, data.y, data.y_val, loss, known_classes(editable, data.y)
-    )
+    known = known_classes(editable, data.y, settings.classes)
+    labels = encode_labels(model.outputs, z_val, data.y, data.y_val, loss, known)
+    check_are_logits(editable, labels.loss, model.outputs, z_val)
     theta, rows = editable.theta, len(data.y)
     held_back = editable.held_back(data.given_y)
     weight = editable.row_weights(labels.train, data.weight)
@@ -173,7 +176,8 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
         _penalty(editable, rows, weight, settings.weight_decay),
     )
     caveats = (*editable.caveats, *((HELD_BACK,) if isinstance(held_back, str) else ()))
-    notices = [*reversed_labels(labels, z_val), *map(Notice, caveats)]
+    confirmed = settings.classes is not None
+    notices = [*doubts(labels, z_val, confirmed=confirmed), *map(Notice, caveats)]
     validation, held = GroupedRows(data.X_val, labels.validation, data.groups, model_val), None
     if settings.holdout_fraction != 0:
         away = held_out("holdout_fraction", settings.holdout_fraction, data.groups, settings.seed)
@@ -205,4 +209,10 @@ def _penalty(editable: Editable, rows: int, weight: Tensor | None, weight_decay:
     theta = editable.theta
     given = torch.as_tensor(float(weight_decay), dtype=theta.dtype, device=theta.device)
     own = editable.l2(rows, rows if weight is None else float(weight.sum()))
+    if own is not None and not bool(torch.isfinite(own.to(theta)).all()):
+        raise InvalidInputError(
+            f"`sample_weight` must not be so small that the model's penalty has no value next to "
+            f"it: the weights sum to {float(rows if weight is None else weight.sum()):.3g}; give "
+            "the weights that the model was fitted with."
+        )
     return given if own is None else own.to(theta) + given

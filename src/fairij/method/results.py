@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.data.row_vectors import by_blocks
-from fairij.errors import Notice, NotStationaryWarning
+from fairij.errors import Notice, NotStationaryWarning, SmallGroupWarning
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.optimism import Choice
 from fairij.method.objective import Objective
@@ -18,7 +19,7 @@ from fairij.method.preparation import Prepared, Settings
 from fairij.method.run import timed
 from fairij.method.types import GroupedRows, Outcome, Ranking
 from fairij.models.base import Editable
-from fairij.models.labels import Labels, positive_label
+from fairij.models.labels import Labels, class_words, positive_label
 from fairij.solvers.base import Inverse
 
 DRIFT_WARNING = 0.5  # of the gap
@@ -84,14 +85,23 @@ def audited(
     truth = rows.y.cpu().numpy()
     if len(classes) > 2:  # of two classes, the second is the positive one whatever its name
         predicted, truth = classes[predicted], classes[truth.astype(int)]
+    named = {"class_names": class_words(classes)} if loss.is_classification else {}
     found: Audit = take(
         truth,
         predicted,
         sensitive_features=rows.groups,
         confidence=settings.confidence,
         random_state=settings.seed,
+        **named,
     )
     return dataclasses.replace(found, positive_label=positive_label(classes))
+
+
+def undefined_notices(found: Mapping[str, Any]) -> list[Notice]:
+    """One notice if audits lack rates, because some groups lack rows of a label."""
+    audits = [found[name] for name in ("before_", "holdout_before_") if found[name] is not None]
+    texts = dict.fromkeys(text for audit in audits for text in audit.undefined)
+    return [Notice(" ".join(texts), SmallGroupWarning)] if texts else []
 
 
 def choice_of(outcome: Outcome, settings: Settings) -> Choice | None:

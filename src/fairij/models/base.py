@@ -174,6 +174,10 @@ class Editable(Protocol):
         """Words that may be given as labels instead of class numbers, in order."""
 
     @property
+    def outputs_are(self) -> str:
+        """What the user's model returns: "logits", "probabilities" or "unknown"; z is logits."""
+
+    @property
     def caveats(self) -> tuple[str, ...]:
         """Sentences on what an edit does not keep of this model, or cannot know."""
 
@@ -197,6 +201,10 @@ class EditableDefaults:
     classes: NDArray[Any] | None = None
     class_names: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
+
+    @property
+    def outputs_are(self) -> str:
+        return "logits"
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         return weight
@@ -231,6 +239,10 @@ class Delegating:
     @property
     def theta(self) -> Tensor:
         return self._inner.theta
+
+    @property
+    def outputs_are(self) -> str:  # a torch module is known once it was run
+        return self._inner.outputs_are
 
     @property
     def parameter_names(self) -> list[str]:

@@ -313,6 +313,7 @@ def exemplar(theta: Tensor) -> Any:
         loss_name="squared_error",
         classes=np.array(["no", "yes"]),
         class_names=("no", "yes"),
+        outputs_are="probabilities",
         caveats=("This is an exemplar.",),
         row_weights=lambda y, weight: (1.0 if weight is None else weight) * (1.0 + y),
         held_back=lambda y: np.array([len(y) - 1]),

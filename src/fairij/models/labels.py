@@ -9,18 +9,16 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from torch import Tensor
 
 from fairij.data.row_vectors import blocks, by_blocks
 from fairij.data.rows import n_rows, take_rows
-from fairij.errors import InvalidInputError, Notice
+from fairij.errors import InvalidInputError
 from fairij.fairness.groups import numbers
 from fairij.models.base import Editable
 from fairij.models.losses import Loss, get_loss, infer_loss
 
 ENCODED_AT_ONCE = 2**18  # labels
-REVERSED = 0.4  # an area under the ROC curve below this says that the labels are reversed
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,14 @@ def encode_labels(
             )
     else:
         classes = class_labels(y, z) if known is None else np.asarray(known)
+        width = 2 if z.ndim == 1 else z.shape[1]
+        if len(classes) != width:
+            raise InvalidInputError(
+                f"The model's {1 if z.ndim == 1 else width} output(s) are for {width} labels, but "
+                f"it has {len(classes)} labels, {classes[:5].tolist()}: name one for each output, "
+                "or the negative and the positive one for a single output.",
+                parameter="classes",
+            )
         encoded = [encode_classes(name, values, classes) for name, values in both]
         if len(classes) == 2 and encoded[0].min() == encoded[0].max():
             raise one_class(classes[encoded[0][0]])
@@ -67,12 +73,33 @@ def encode_labels(
     return Labels(chosen, classes, train, validation)
 
 
-def known_classes(editable: Editable, y: NDArray[Any]) -> NDArray[Any] | None:
-    """The class labels; the model's words for them if the labels given are such words."""
+def known_classes(editable: Editable, y: NDArray[Any], given: Any = None) -> NDArray[Any] | None:
+    """The class labels: as given, or the model's, or its words for them if labels are such words.
+
+    If the model tells its classes, those given must be the same, in the same order.
+    """
+    if given is not None:
+        return _given_classes(given, editable.classes)
     names = np.asarray(editable.class_names)
     if len(names) and y.dtype.kind in "UO" and np.isin(y, names).all():
         return names
     return editable.classes
+
+
+def _given_classes(given: Any, known: NDArray[Any] | None) -> NDArray[Any]:
+    listed = isinstance(given, (list, tuple, np.ndarray)) and np.ndim(given) == 1
+    classes = np.asarray(given) if listed else np.empty(0)
+    if classes.dtype.kind not in "biufUO" or len(set(map(str, classes))) < max(len(classes), 2):
+        raise InvalidInputError(
+            "`classes` must be the labels in the order of the model's outputs, at least two and "
+            f"all different; got {given!r}."
+        )
+    if known is not None and list(map(str, classes.tolist())) != list(map(str, known.tolist())):
+        raise InvalidInputError(
+            f"`classes` must be the model's own labels in its order, {known.tolist()}; got "
+            f"{classes.tolist()}: leave it out."
+        )
+    return classes
 
 
 def check_runs(name: str, editable: Editable, X: Any) -> None:
@@ -98,26 +125,6 @@ def check_outputs(name: str, z: Tensor) -> None:
         )
 
 
-def reversed_labels(labels: Labels, z_val: Tensor) -> list[Notice]:
-    """A notice if the outputs are clearly higher for the negative label."""
-    truth = labels.validation.cpu().numpy()
-    if len(labels.classes) != 2 or truth.min() == truth.max():
-        return []
-    z = z_val.double().cpu().numpy()
-    place = rankdata(z[:, 1] - z[:, 0] if z.ndim == 2 else z)[truth == 1]
-    area = float(place.mean() - (len(place) + 1) / 2) / (len(truth) - len(place))
-    if area >= REVERSED:
-        return []
-    low, high = labels.classes.tolist()
-    text = (
-        f"The model ranks {low!r} above {high!r} on the validation rows (area under the ROC "
-        f"curve {area:.2f}), but its output is taken to speak for {high!r}. Check the order of "
-        "the labels: if the model was trained the other way round, or on other columns, the "
-        "result is useless. Give labels as 0 and 1, and rows as in training."
-    )
-    return [Notice(text)]
-
-
 def _like_outputs(z: Tensor, values: NDArray[Any]) -> Tensor:
     """The values as a tensor of the outputs' type, in memory or in a file like those."""
     return by_blocks(lambda some: torch.as_tensor(values[some], dtype=z.dtype, device=z.device), z)
@@ -138,7 +145,7 @@ def class_labels(y: NDArray[Any], z: Tensor) -> NDArray[Any]:
         if found.dtype.kind in "iufb" and np.isin(found, indices).all():
             return indices
         if len(found) == z.shape[1]:
-            return found
+            return _in_order(found)
         raise InvalidInputError(
             f"The model has {z.shape[1]} outputs, so labels must be 0 to {z.shape[1] - 1} or have "
             f"as many distinct values; found {found[:8].tolist()}."
@@ -154,6 +161,21 @@ def class_labels(y: NDArray[Any], z: Tensor) -> NDArray[Any]:
     return found
 
 
+def _in_order(found: NDArray[Any]) -> NDArray[Any]:
+    """Labels in the order of the outputs: numbers by size, two words by alphabet."""
+    if found.dtype.kind in "biuf" or len(found) == 2:
+        return found
+    words = [str(word) for word in found]
+    if all(word.isdecimal() for word in words):
+        return found[np.argsort([int(word) for word in words])]
+    raise InvalidInputError(
+        f"`classes` must say which label each of the model's {len(found)} outputs is for, because "
+        f"the labels are words ({', '.join(map(repr, words[:5]))}) and the model does not know "
+        "them: pass them in the order of the outputs, as in training.",
+        parameter="classes",
+    )
+
+
 def one_class(found: Any) -> InvalidInputError:
     return InvalidInputError(
         f"The training labels must hold both classes, found only {found!s}; give all the rows that "
@@ -163,10 +185,15 @@ def one_class(found: Any) -> InvalidInputError:
 
 def positive_label(classes: NDArray[Any]) -> Any:
     """Of two classes the second, whose rates are measured; None of several and in regression."""
-    if len(classes) != 2:
-        return None
-    label = classes.tolist()[1]
-    return int(label) if isinstance(label, float) and label.is_integer() else label
+    return class_words(classes)[1] if len(classes) == 2 else None
+
+
+def class_words(classes: NDArray[Any]) -> list[Any]:
+    """The labels as people write them: 1.0 as 1."""
+    return [
+        int(label) if isinstance(label, float) and label.is_integer() else label
+        for label in classes.tolist()
+    ]
 
 
 def _kind_of(*labels: NDArray[Any]) -> Any:

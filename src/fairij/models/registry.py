@@ -107,6 +107,34 @@ REFUSED: dict[str, str] = {  # class names -> the reason and the cure
     "LogisticRegression instead",
 }
 
+OTHER_LIBRARIES: dict[str, str] = {  # libraries whose models look like known ones -> the cure
+    "keras tf_keras tensorflow": "Keras has its own way of holding parameters: build the same "
+    "network as a torch.nn.Module, copy the weights over, and give that",
+    "jax flax equinox haiku": "it is a function of parameters that are kept elsewhere: build the "
+    "same network as a torch.nn.Module, copy the weights over, and give that",
+    "pyspark": "its parameters live in a Spark session: train one of the supported models on "
+    "`frame.toPandas()`, or edit the LightGBM or XGBoost model that it wraps",
+    "statsmodels": "its results cannot be copied with other parameters: fit the same model as "
+    "scikit-learn's LogisticRegression(C=np.inf) or LinearRegression()",
+    "onnxruntime onnx": "a graph for prediction has no trained model in it: give the model that it "
+    "was exported from",
+}
+SCRIPTED = (
+    "A scripted module (torch.jit) cannot be edited, because its parameters cannot be replaced "
+    "while it runs: give the torch.nn.Module that it was made from, with its state_dict loaded."
+)
+
+
+def _check_library(model: Any) -> None:
+    """Raise for models of libraries that fairij cannot edit, also if they are torch modules."""
+    kinds = [(kind.__module__.split(".")[0], kind.__name__) for kind in type(model).__mro__]
+    roots = {library for library, _ in kinds}
+    for libraries, cure in OTHER_LIBRARIES.items():
+        if not roots.isdisjoint(libraries.split()):
+            raise InvalidInputError(f"A {type(model).__name__} cannot be edited: {cure}.")
+    if ("torch", "ScriptModule") in kinds:
+        raise InvalidInputError(SCRIPTED)
+
 
 def adapt(model: Any, **options: Any) -> Editable:
     """Wrap a fitted model of any supported family; an `Editable` is returned as it is.
@@ -118,6 +146,7 @@ def adapt(model: Any, **options: Any) -> Editable:
     **options
         Settings of the family, such as ``parameters``, ``batch_size`` and ``memory_limit``.
     """
+    _check_library(model)
     for known in FAMILIES:
         if known.recognises(model):
             return whole(model, known.make, options)

@@ -158,6 +158,8 @@ def _unseen(fitted: FairIJ, validation: Comparison, unseen: Comparison | None) -
         why = "No test rows were given." if unseen is None else why
         return Check(question, "amber", f"{why} {on_other_rows(fitted)}")
     before, after = unseen.before[metric], unseen.after[metric]
+    if math.isnan(after):
+        return Check(question, "red", f"The {LABELS[metric]} on the {unseen.rows} is not defined.")
     first, last = validation.before[metric], validation.after[metric]
     share = (before - after) / (first - last) if first > last else 1.0
     return Check(

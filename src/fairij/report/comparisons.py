@@ -15,7 +15,7 @@ from fairij.data.rows import n_rows, speaking_of
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.mitigator import FairIJ
-from fairij.models.labels import positive_label
+from fairij.models.labels import class_words, positive_label
 from fairij.report.wording import GAP_METRIC, LABELS, interval, measured, plain
 
 
@@ -30,6 +30,12 @@ class Comparison:
     @property
     def confidence(self) -> float:
         return self.before.confidence
+
+    @property
+    def said(self) -> list[str]:
+        """Sentences on rates that have no value, and on intervals."""
+        both = (self.before, self.after)
+        return list(dict.fromkeys(t for part in both for t in (*part.undefined, *part.notes)))
 
     def after_interval(self, metric: str) -> tuple[float, float]:
         return self.after.interval(metric)[1:]
@@ -166,5 +172,6 @@ def _audit(fitted: FairIJ, truth: NDArray[Any], predicted: NDArray[Any], groups:
         if len(fitted.classes_) == 2:  # the second class is the positive one
             is_positive = (labels == fitted.classes_[1] for labels in (truth, predicted))
             truth, predicted = (labels.astype(np.int64) for labels in is_positive)
+        settings["class_names"] = class_words(fitted.classes_)
         found = audit(truth, predicted, sensitive_features=groups, **settings)
         return replace(found, positive_label=positive_label(fitted.classes_))

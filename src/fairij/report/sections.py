@@ -51,6 +51,7 @@ def rates_section(
             "charts": _rate_charts(part),
             "metrics": metric_rows(fitted, part),
             "rates": rate_rows(part),
+            "said": part.said,
         }
         for part in (unseen, validation)
         if part is not None

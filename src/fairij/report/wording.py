@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fairij.method.search.base import Account
     from fairij.mitigator import FairIJ
 
+NOT_DEFINED = "not defined"  # a rate over no rows
 UNKNOWN, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 PERFORMANCE = ("accuracy", "balanced_accuracy", "r2")  # columns of the table of candidates
 
@@ -49,12 +50,16 @@ def number(value: float) -> str:
 
 def measured(value: float) -> str:
     """A rate or gap, always with the same number of digits."""
+    if math.isnan(value):
+        return NOT_DEFINED
     if not math.isfinite(value) or abs(value) >= 1e6:
         return number(value)
     return f"{value:,.4f}".replace("-", MINUS)
 
 
 def interval(low: float, high: float) -> str:
+    if math.isnan(low) and math.isnan(high):
+        return NOT_DEFINED
     return f"{measured(low)} to {measured(high)}"
 
 

@@ -183,6 +183,18 @@ def test_only_padding_is_masked_where_nothing_is_said_of_it() -> None:
     assert padded["attention_mask"].tolist() == [[0, 1, 1], [1, 0, 0]]  # by the model's settings
 
 
+def test_a_head_that_returns_probabilities_is_read_as_logits() -> None:
+    X, _, _ = biased_rows(60, 0)
+    plain = copy.deepcopy(trained_classifier())
+    ending = copy.deepcopy(plain)
+    ending.classifier = torch.nn.Sequential(ending.classifier, torch.nn.Softmax(dim=-1))
+    given, expected = adapt(ending, parameters="classifier"), adapt(plain, parameters="classifier")
+    assert torch.equal(given.outputs(X), expected.outputs(X))
+    assert given.outputs_are == "probabilities"
+    r = torch.randn(len(given.theta), generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(given.linearize(X).jvp(r), expected.linearize(X).jvp(r), atol=1e-5)
+
+
 def test_labels_may_be_the_models_own_words() -> None:
     names = {"id2label": {0: "toxic", 1: "fine"}, "label2id": {"toxic": 0, "fine": 1}}
     X, y, _ = biased_rows(200, 0)

@@ -183,8 +183,8 @@ class Moody(nn.Module):
 
 def test_one_batch_without_factors_is_differentiated_by_itself() -> None:
     torch.manual_seed(0)
-    model, X = TorchEditable(Moody().double(), batch_size=32), random(96, 4)
-    X[40] = 60.0
+    model, X = TorchEditable(Moody().double(), batch_size=32), random(640, 4)
+    X[42] = 60.0  # no row on which factors are tried
     linear = model.linearize(X)
     assert linear.mode == "factored"
     r, h = random(len(model.theta), seed=1), 1e-6

@@ -40,7 +40,7 @@ class PerceptronEditable(Delegating):
         _check(estimator)
         self._estimator = estimator
         self._module = as_module(estimator)
-        self._torch = TorchEditable(self._module, **options)
+        self._torch = TorchEditable(self._module, **options | {"outputs": "logits"})
         super().__init__(self._torch)
         self.classes = getattr(estimator, "classes_", None)
         self.loss_name = usual_loss(self.classes, estimator.n_outputs_)

@@ -80,6 +80,10 @@ class TransformersEditable(TorchEditable):
         make = partial(token_rows, X, device=self.device, pad=self._pad, tokenise=self._tokenise)
         return self._tokens.get(X, make)
 
+    def batch_of(self, X: Tokens, rows: Tensor) -> Tokens:
+        some = {name: part[rows.to(part.device)] for name, part in X.items()}
+        return next(bucketed(some, 2**62))
+
     def batches(self, X: Any) -> Iterator[Tokens]:
         if isinstance(self._batch_size, int):
             for start in range(0, n_rows(X), self._batch_size):
@@ -111,7 +115,7 @@ class TransformersEditable(TorchEditable):
         return max(room * rows * (width + self._added) // max(used, 1), 1)
 
     def linearize(self, X: Any, *, keep: bool = True) -> Linearization:  # type: ignore[override]
-        tokens = self.prepare(X)
+        tokens = self.ready(X)
         order = longest_first(tokens)
         limit = self.memory_limit if keep else 0
         return InGivenOrder(TorchLinearization(self, take_rows(tokens, order), limit), order)
@@ -122,7 +126,7 @@ class TransformersEditable(TorchEditable):
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         at = self.theta if theta is None else theta.to(self.device, self.dtype)
         recent = self._fitted_outputs if torch.equal(at, self.theta) else self._edited_outputs
-        return recent.get(X, lambda: self.run(self.prepare(X), at), at)
+        return recent.get(X, lambda: self.run(self.ready(X), at), at)
 
     def run(self, tokens: Tokens, theta: Tensor) -> Tensor:
         """The outputs of rows of tokens, in smaller batches if memory runs out."""

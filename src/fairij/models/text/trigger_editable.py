@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
 from fairij.data.rows import take_rows
+from fairij.errors import InvalidInputError
 from fairij.models.base import Evaluator, EvaluatorDefaults, JacobianDefaults, Linearization
 from fairij.models.constant import ConstantLinearization
 from fairij.models.recent import Recent
@@ -44,6 +45,14 @@ class TriggerEditable(TransformersEditable):
         self._added = len(module.triggers)
         self._jacobians: Recent[TriggerLinearization] = Recent(2)  # training and validation rows
 
+    def look_at(self, X: Any) -> None:
+        super().look_at(X)
+        if self.outputs_are == "probabilities":
+            raise InvalidInputError(
+                "The head of a model with triggers must return logits, but it returns "
+                "probabilities: take the sigmoid or softmax off its end, as in head = head[:-1]."
+            )
+
     def linearize(self, X: Any, *, keep: bool = True) -> Linearization:  # type: ignore[override]
         return self._kept(X) or super().linearize(X, keep=keep)
 
@@ -54,7 +63,7 @@ class TriggerEditable(TransformersEditable):
 
     def _kept(self, X: Any) -> TriggerLinearization | None:
         """The rows with their Jacobian, kept for two tables; None if it does not fit."""
-        tokens = self.prepare(X)
+        tokens = self.ready(X)
         if self._jacobians.find(X, self.theta) is None and not self._fits(tokens):
             return None
         return self._jacobians.get(X, lambda: self.per_row(tokens), self.theta)

@@ -42,8 +42,8 @@ class TorchLinearization(LinearizationDefaults):
         self._at = model.theta if at is None else at
         self._parameters = model.split(self._at)
         self._cut()
+        self.mode: JvpMode = mode or model.jvp_mode(X)
         probe = sliced(X, 0, min(PROBE_ROWS, n_rows(X)))
-        self.mode: JvpMode = mode or model.jvp_mode(probe)
         self._kept: dict[int, Graph | FactoredGraph] = {}
         if memory_limit > 0:
             self._retried(lambda: self._keep_what_fits(probe))

@@ -15,14 +15,16 @@ from torch.nn.parameter import is_lazy
 
 from fairij.data.hashing import described, tensors_fingerprint
 from fairij.data.row_vectors import joined
-from fairij.data.rows import n_rows, parts_of, to_tensors
+from fairij.data.rows import n_rows, parts_of, spread, take_rows, to_tensors
 from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
 from fairij.models.torch.autograd import JvpMode, saved_bytes, working_mode
 from fairij.models.torch.batches import flatten, mapped, retried, row_shapes, sliced
 from fairij.models.torch.factored import comes_in_factors
 from fairij.models.torch.linearization import PROBE_ROWS, TorchEvaluator, TorchLinearization
+from fairij.models.torch.readings import AsGiven, Outputs, Reading, reading_of
 
+FACTOR_ROWS = 4 * PROBE_ROWS  # on which factors are tried
 # batches aim at a graph that stays in a CPU's cache, or fills a GPU
 BATCH_BYTES = {"cpu": 4 * 2**20, "cuda": 2**29}
 
@@ -34,6 +36,7 @@ class TorchEditable(EditableDefaults):
     shell-style (``"head.*"``); the name of a submodule stands for everything in it. A batch has
     ``batch_size`` rows. ``memory_limit`` bytes of autograd graph are kept between products. With 0,
     per-row vectors are stored in temporary files (on a CPU), so that memory does not grow.
+    ``outputs`` says what the module returns: "logits", "probabilities", or "auto" to find out.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class TorchEditable(EditableDefaults):
         parameters: str | Sequence[str] = "trainable",
         batch_size: int | str = "auto",
         memory_limit: int = 2**28,
+        outputs: Outputs = "auto",
     ) -> None:
         # a copy of the module that shares every tensor: only the copy is set to eval mode
         tensors = [*module.parameters(), *module.buffers()]
@@ -60,7 +64,11 @@ class TorchEditable(EditableDefaults):
         self._batch_size, self.memory_limit = batch_size, memory_limit
         self._auto_rows: dict[Any, int] = {}
         self._modes: dict[Any, JvpMode] = {}
+        self._in_factors: dict[Any, bool] = {}
         self._writes_input: bool | None = None  # unknown before the first call
+        self._outputs: Outputs = outputs
+        self._reading: Reading = AsGiven()  # until rows are known
+        self._looked_at = 0  # rows
 
     @property
     def theta(self) -> Tensor:
@@ -72,8 +80,17 @@ class TorchEditable(EditableDefaults):
         pieces = theta.split([shape.numel() for shape in shapes])
         return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
+    @property
+    def outputs_are(self) -> str:
+        if isinstance(self._reading, AsGiven):
+            return "unknown" if self._outputs == "auto" else "logits"
+        return "probabilities"
+
     def call(self, parameters: Sequence[Tensor], batch: Any) -> Tensor:
         """``z`` of one batch at these parameters, shape ``(N,)`` or ``(N, C)``."""
+        return self._reading.of(lambda: self._outputs_of(parameters, batch))
+
+    def _outputs_of(self, parameters: Sequence[Tensor], batch: Any) -> Tensor:
         if self._writes_input is None:
             probe = mapped(torch.clone, batch)
             versions = [part._version for part in parts_of(probe).values()]
@@ -98,6 +115,36 @@ class TorchEditable(EditableDefaults):
             if not any(isinstance(part, embeddings) for part in self._module.modules()):
                 X = X.to(self.dtype)
         return X
+
+    def ready(self, X: Any) -> Any:
+        """Prepared rows of which it is known what the outputs are."""
+        rows = self.prepare(X)
+        self.look_at(rows)
+        return rows
+
+    def look_at(self, X: Any) -> None:
+        """Learn from some prepared rows what the outputs are; again if there are more rows."""
+        most = self._batch_size if isinstance(self._batch_size, int) else PROBE_ROWS
+        rows = min(most, PROBE_ROWS, n_rows(X))
+        if rows <= self._looked_at:
+            return
+        self._looked_at, self._reading, parameters = rows, AsGiven(), self.split(self.theta)
+
+        def look() -> Reading:
+            batch = self.batch_of(X, spread(n_rows(X), rows))
+            return reading_of(lambda: self.call(parameters, batch), self._outputs)
+
+        def at_fewer() -> bool:
+            nonlocal rows
+            rows //= 2
+            return rows > 0
+
+        with torch.no_grad():
+            self._reading = retried(look, at_fewer)
+
+    def batch_of(self, X: Any, rows: Tensor) -> Any:
+        """Some of the prepared rows as one batch."""
+        return take_rows(X, rows)
 
     def batches(self, X: Any) -> Iterator[Any]:
         """Prepared rows in consecutive batches, as views where possible."""
@@ -128,15 +175,23 @@ class TorchEditable(EditableDefaults):
             self._auto_rows[row_shapes(X)] = rows // 2
         return True
 
-    def jvp_mode(self, probe: Any) -> JvpMode:
-        """How to differentiate on rows of this shape; tried once per shape."""
-        shape = row_shapes(probe)
+    def jvp_mode(self, X: Any) -> JvpMode:
+        """How to differentiate on these rows, tried on some from all over the table.
+
+        Graphs are tried once per shape of rows. Factors are tried on every table, because a module
+        may treat later rows in another way.
+        """
+        shape, parameters = row_shapes(X), self.split(self.theta)
+        some = spread(n_rows(X), FACTOR_ROWS)
+        pieces = [self.batch_of(X, rows) for rows in some.split(PROBE_ROWS)]
         if shape not in self._modes:
-            parameters = self.split(self.theta)
-            mode = working_mode(lambda p: self.call(p, probe), parameters)
-            in_factors = comes_in_factors(lambda p: self.call(p, probe), parameters)
-            self._modes[shape] = "factored" if in_factors else mode
-        return self._modes[shape]
+            self._modes[shape] = working_mode(lambda p: self.call(p, pieces[0]), parameters)
+            self._in_factors[shape] = True
+        self._in_factors[shape] = self._in_factors[shape] and all(
+            comes_in_factors(lambda p, batch=piece: self.call(p, batch), parameters)  # type: ignore[misc]
+            for piece in pieces
+        )
+        return "factored" if self._in_factors[shape] else self._modes[shape]
 
     def _probe_rows(self, X: Any) -> int:
         probe = sliced(X, 0, min(PROBE_ROWS, n_rows(X)))
@@ -150,14 +205,14 @@ class TorchEditable(EditableDefaults):
         return int(max(room * n_rows(probe) // max(used, 1), PROBE_ROWS))
 
     def linearize(self, X: Any, *, keep: bool = True) -> TorchLinearization:
-        return TorchLinearization(self, self.prepare(X), self.memory_limit if keep else 0)
+        return TorchLinearization(self, self.ready(X), self.memory_limit if keep else 0)
 
     def evaluator(self, X: Any) -> TorchEvaluator:
-        return TorchEvaluator(self, self.prepare(X))
+        return TorchEvaluator(self, self.ready(X))
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         parameters = self.split(self.theta if theta is None else theta.to(self.device, self.dtype))
-        rows = self.prepare(X)
+        rows = self.ready(X)
 
         def work() -> Tensor:
             return joined((self.call(parameters, b) for b in self.batches(rows)), n_rows(rows))

@@ -1,0 +1,76 @@
+"""Rates that do not exist, because a group lacks the rows that they are taken over, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fairij.fairness.rates import AUDITED_RATES, GAPS, Array, Rate
+
+MOST_TOLD = 8  # sentences
+
+
+def undefined_rates(
+    rows: Array,  # (G, C, C): how many rows there are
+    table: Array,  # (G, C, C): their weights
+    groups: Sequence[str],
+    classes: Sequence[Any],
+) -> tuple[str, ...]:
+    """A sentence for each group and label without rows, and one for the gaps that need them."""
+    found: dict[tuple[int, tuple[int, ...]], list[str]] = {}
+    lacking: set[Rate] = set()
+    for rate in AUDITED_RATES:
+        undefined = np.isnan(rate.of_groups(table, strict=True))  # (G, K)
+        for code, column in np.argwhere(undefined).tolist():
+            labels = rate.labels(len(classes))
+            cell = (code, labels[min(column, len(labels) - 1)])
+            found.setdefault(cell, []).append(rate.words)
+            lacking.add(rate)
+    if not found:
+        return ()
+    told = [
+        _cell(rows[code], groups[code], labels, classes, sorted(set(rates)))
+        for (code, labels), rates in found.items()
+    ]
+    more = len(told) - MOST_TOLD
+    gaps = [gap for gap in GAPS.values() if not lacking.isdisjoint(gap.rates)]
+    names = dict.fromkeys(gap.words for gap in gaps if gap.audited)
+    return (
+        *told[:MOST_TOLD],
+        *([f"{more} more groups lack rows like these."] if more > 0 else []),
+        *([f"So these have no value: {', '.join(names)}."] if names else []),
+    )
+
+
+def _cell(
+    rows: Array, group: str, labels: tuple[int, ...], classes: Sequence[Any], rates: list[str]
+) -> str:
+    """``rows`` are the counts of one group, ``(C, C)``."""
+    own = int(rows.sum(-1)[list(labels)].sum())
+    of_label = (
+        ""
+        if len(labels) == len(classes)
+        else " with label " + " or ".join(str(classes[label]) for label in labels)
+    )
+    which = (
+        f"{group!r} has no rows{of_label} (of {int(rows.sum())})"
+        if own == 0
+        else f"all {own} rows of {group!r}{of_label} have the weight 0"
+    )
+    return f"Not defined: {' and '.join(rates)} of {group!r}, because {which}."
+
+
+def incomplete_resamples(draws: Mapping[str, Array]) -> tuple[str, ...]:
+    """A sentence for the metrics that do not exist in some resamples, but in others."""
+    lost = {name: int(np.isnan(values).sum()) for name, values in draws.items()}
+    some = {name: n for name, n in lost.items() if 0 < n < len(draws[name])}
+    if not some:
+        return ()
+    total = len(next(iter(draws.values())))
+    names = ", ".join(name.replace("_difference", "_gap").replace("_", " ") for name in some)
+    return (
+        f"Few rows: up to {max(some.values())} of {total} resamples lack the rows of a group that "
+        f"these need, and do not count in their intervals, which are too narrow: {names}.",
+    )

@@ -61,6 +61,16 @@ def balanced_accuracy(counts: Array) -> Array:
     return ratio_of(recalls.sum(-1), occurs.sum(-1), empty=np.nan)
 
 
+def rarest_class(counts: Array) -> Array:
+    """How often each class is predicted next to how often it is true: the lowest ratio, ``(...)``.
+
+    Of the classes that occur. Near 0, a class of the data is (nearly) never predicted.
+    """
+    table = counts.sum(-3)
+    ratio = ratio_of(table.sum(-2), table.sum(-1), empty=np.inf)
+    return np.asarray(ratio.min(-1), dtype=np.float64)
+
+
 PERFORMANCES = {"accuracy": accuracy, "balanced_accuracy": balanced_accuracy}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -16,7 +16,15 @@ from torch import Tensor
 
 from fairij.fairness.constraints import Constraint
 from fairij.fairness.groups import Groups
-from fairij.fairness.rates import accuracy, balanced_accuracy, group_means, rates_by_name
+from fairij.fairness.rates import (
+    accuracy,
+    balanced_accuracy,
+    group_means,
+    rarest_class,
+    rates_by_name,
+)
+from fairij.fairness.scores import scored
+from fairij.method.counts import Counts
 from fairij.method.run import Progress
 from fairij.method.search.base import Search, SearchContext
 from fairij.models.base import Evaluator
@@ -25,24 +33,6 @@ from fairij.models.losses import Loss
 AT_ONCE = 2**20  # rows times edits that are counted together
 Moves = dict[tuple[int, float], Tensor]
 """Parameter changes by k and scale."""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Confusion counts ``(S, G, C, C)`` of S edits, and which of them had finite outputs."""
-
-    table: NDArray[Any]
-    finite: NDArray[np.bool_]
-
-    @staticmethod
-    def pooled(parts: Sequence[Counts], rows: Sequence[NDArray[np.int64]]) -> Counts:
-        """The same edits counted over the rows of all parts; ``rows`` finds them in each part."""
-        first, *others = zip(parts, rows, strict=True)
-        table, finite = (values[first[1]] for values in (first[0].table, first[0].finite))
-        for part, index in others:
-            table += part.table[index]
-            finite &= part.finite[index]
-        return Counts(table.astype(np.float64), finite)
 
 
 @dataclass(frozen=True)
@@ -102,36 +92,51 @@ class Judge:
         finite = torch.isfinite(z).flatten(1).all(1).cpu().numpy()
         if not finite.all():
             z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that diverged gets no value from these
-        if self.loss.is_classification:
-            table = self._table(z, finite, is_estimate)
-            if self.counted is not None:
-                self.counted.append(Counts(table.astype(np.int32), finite))
-            return self.measures(
-                Counts(table, finite), self.constraint.gap(z, self.y, self.groups, table)
-            )
-        gap = self.constraint.gap(z, self.y, self.groups, None)
-        error = ((z - self.y) ** 2).mean(-1).double() / self.y.var(correction=0).double()
-        performance = {"r2": np.where(finite, 1 - error.cpu().numpy(), -np.inf)}
-        return _gaps(gap, finite) | performance | self._by_group(self._means(z), finite)
+        if not self.loss.is_classification:
+            return self._of_numbers(z, finite)
+        of_scores = scored(self.loss.scores(z), self.y, self.groups)
+        counted = Counts(self._table(z, finite, is_estimate), finite, of_scores)
+        if self.counted is not None:
+            self.counted.append(replace(counted, table=counted.table.astype(np.int32)))
+        return self.measures(counted, self.constraint.gap(z, self.y, self.groups, counted.table))
 
     def measures(self, counted: Counts, gap: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
         """The columns of the table for edits with these counts and gaps."""
         table, finite = counted.table, counted.finite
-        performance = {
-            "accuracy": np.where(finite, accuracy(table), 0.0),
-            "balanced_accuracy": np.where(finite, balanced_accuracy(table), 0.0),
+        labels = {
+            "accuracy": accuracy(table),
+            "balanced_accuracy": balanced_accuracy(table),
+            "rarest_class": rarest_class(table),
         }
-        rates = self._by_group(rates_by_name(table), finite)
-        return _gaps(gap, finite) | performance | rates
+        sure = self.constraint.how_sure(self.y, self.y, self.groups, table)
+        return (
+            _gaps(gap, sure, finite)
+            | {name: np.where(finite, value, 0.0) for name, value in labels.items()}
+            | _known(counted.scored.measures(self.groups), finite)
+            | self._by_group(rates_by_name(table), finite)
+        )
+
+    def _of_numbers(self, z: Tensor, finite: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+        """The columns in regression."""
+        given = (z, self.y, self.groups, None)
+        error = ((z - self.y) ** 2).mean(-1).double()
+        r2 = 1 - (error / self.y.var(correction=0).double()).cpu().numpy()
+        return (
+            _gaps(self.constraint.gap(*given), self.constraint.how_sure(*given), finite)
+            | {"r2": np.where(finite, r2, -np.inf)}
+            | {"mean_squared_error": np.where(finite, error.cpu().numpy(), np.inf)}
+            | self._by_group(self._means(z), finite)
+        )
 
     def _by_group(
         self, rates: dict[str, NDArray[np.float64]], finite: NDArray[np.bool_]
     ) -> dict[str, NDArray[Any]]:
-        return {
-            f"{rate}[{group}]": np.where(finite, values[:, code], np.nan)
+        columns = {
+            f"{rate}[{group}]": values[:, code]
             for rate, values in rates.items()
             for code, group in enumerate(self.groups.names)
         }
+        return _known(columns, finite)
 
     def _means(self, z: Tensor) -> dict[str, NDArray[np.float64]]:
         values = {"mean_prediction": z, "mean_error": z - self.y}
@@ -165,8 +170,17 @@ class Judge:
         return (codes * self.n_classes + self.y.long()) * self.n_classes
 
 
-def _gaps(gap: NDArray[np.float64], finite: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
-    return {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)}
+def _gaps(
+    gap: NDArray[np.float64], sure: dict[str, NDArray[np.float64]], finite: NDArray[np.bool_]
+) -> dict[str, NDArray[Any]]:
+    return {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)} | _known(sure, finite)
+
+
+def _known(
+    columns: Mapping[str, NDArray[Any]], finite: NDArray[np.bool_]
+) -> dict[str, NDArray[Any]]:
+    """The columns; NaN for edits that diverged."""
+    return {name: np.where(finite, values, np.nan) for name, values in columns.items()}
 
 
 def judged_candidates(
@@ -199,8 +213,7 @@ def judged_candidates(
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     counted = None
     if judge.counted is not None:
-        tables, finite = zip(*((part.table, part.finite) for part in judge.counted), strict=True)
-        counted = Counts(np.concatenate(tables), np.concatenate(finite))
+        counted = Counts.together(judge.counted)
         judge.counted.clear()  # the next damping starts over
     return Candidates(pd.DataFrame(columns), counted, moves, estimated)
 

@@ -29,7 +29,7 @@ from fairij.method.preparation import Prepared, Settings
 from fairij.method.results import diagnose, drift_notices
 from fairij.method.run import Progress, timed
 from fairij.method.search.base import SearchContext
-from fairij.method.selection import pareto_front
+from fairij.method.selection import measures_of, pareto_front
 from fairij.method.types import GroupedRows, Outcome, Ranking, Target, Trial, folds, pools
 from fairij.models.base import Editable
 from fairij.solvers.base import Inverse, Solution
@@ -203,8 +203,12 @@ class Engine:
         return inverse.solve(nested_gradients(self.objective, dropped, [len(dropped)])[:, 0])
 
     def _notice_choice(self, table: pd.DataFrame, chosen: int, ranking: Ranking) -> None:
-        if text := self.settings.selection.shortfall(float(table["gap"][chosen])):
-            self.notices.append(Notice(text))
+        rule = self.settings.selection
+        told = (
+            rule.shortfall(float(table["gap"][chosen])),
+            rule.remark(measures_of(table), chosen),
+        )
+        self.notices += [Notice(text) for text in told if text]
         if not (table["k"] > 0).any():
             also = " and on the loss" if self.settings.drop == "loss_aware" else ""
             text = (

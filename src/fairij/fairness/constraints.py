@@ -155,16 +155,11 @@ class Constraint:
             return self.metric(*_numbers(z, y), groups)
         return self.metric(table)
 
-    def how_sure(
-        self, z: Tensor, y: Tensor, groups: Groups, table: NDArray[np.float64] | None
-    ) -> Uncertainty:
-        """``gap_error`` and ``gap_p`` of the same gaps; NaN if nothing is known of them."""
+    def how_sure(self, z: Tensor, y: Tensor, groups: Groups) -> Uncertainty:
+        """``gap_error`` and ``gap_p`` of gaps in regression; NaN if nothing is known of them."""
         if self.uncertainty is None:
-            edits = len(z if table is None else table)
-            return {name: np.full(edits, np.nan) for name in ("gap_error", "gap_p")}
-        if table is None:
-            return self.uncertainty(*_numbers(z, y), groups)
-        return self.uncertainty(table)
+            return dict.fromkeys(("gap_error", "gap_p"), np.full(len(z), np.nan))
+        return self.uncertainty(*_numbers(z, y), groups)
 
     def _gradient(self, value: Tensor, z: Tensor) -> Tensor:
         if not value.requires_grad:

@@ -74,6 +74,11 @@ def rarest_class(counts: Array) -> Array:
 PERFORMANCES = {"accuracy": accuracy, "balanced_accuracy": balanced_accuracy}
 
 
+def performances(counts: Array) -> dict[str, Array]:
+    """Every performance of counts, by name."""
+    return {name: of_counts(counts) for name, of_counts in PERFORMANCES.items()}
+
+
 def ratio_of(part: NDArray[Any], whole: NDArray[Any], *, empty: float) -> Array:
     """``part / whole``, and ``empty`` where ``whole`` is 0."""
     out = np.full(np.broadcast_shapes(np.shape(part), np.shape(whole)), float(empty))
@@ -349,7 +354,7 @@ def measures(counts: Array) -> dict[str, Array]:
     gaps = {gap.metric_name: gap for gap in GAPS.values() if gap.is_classification}
     rates = {rate for gap in gaps.values() for rate in gap.rates}
     spreads = {rate: _spread(rate, counts, "between_groups", ratio=False) for rate in rates}
-    found = {name: of_counts(counts) for name, of_counts in PERFORMANCES.items()}
+    found = performances(counts)
     for name, gap in gaps.items():
         found[name] = _folded([spreads[rate] for rate in gap.rates], gap.fold)
     return found

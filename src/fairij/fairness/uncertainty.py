@@ -53,7 +53,9 @@ def _told(
     able = (size > 0) & ~np.isnan(values)
     high = np.where(able, values, -np.inf).argmax(-2)[..., None, :]
     low = np.where(able, values, np.inf).argmin(-2)[..., None, :]
-    ends = (np.take_along_axis(v, at, -2)[..., 0, :] for v in (values, variance) for at in (high, low))
+    ends = (
+        np.take_along_axis(v, at, -2)[..., 0, :] for v in (values, variance) for at in (high, low)
+    )
     top, bottom, *of_ends = ends
     each = np.sqrt(sum(of_ends))  # (..., P)
     if gap.fold == "worst_case":

@@ -16,15 +16,9 @@ from torch import Tensor
 
 from fairij.fairness.constraints import Constraint
 from fairij.fairness.groups import Groups
-from fairij.fairness.rates import (
-    accuracy,
-    balanced_accuracy,
-    group_means,
-    rarest_class,
-    rates_by_name,
-)
+from fairij.fairness.rates import group_means
 from fairij.fairness.scores import scored
-from fairij.method.counts import Counts
+from fairij.method.counts import LABELS, Counts, by_group, columns_of
 from fairij.method.run import Progress
 from fairij.method.search.base import Search, SearchContext
 from fairij.models.base import Evaluator
@@ -46,6 +40,15 @@ class Candidates:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """What some edits predict on all rows, and what their scores are worth."""
+
+    labels: Tensor  # (S, N) uint8
+    of_scores: dict[str, NDArray[np.float64]]  # (S,) each
+    is_estimate: bool
+
+
+@dataclass(frozen=True)
 class Judge:
     """Hard metrics of edited models on one set of rows."""
 
@@ -55,8 +58,7 @@ class Judge:
     loss: Loss
     constraint: Constraint
     n_classes: int
-    # if asked for: predicted labels (S, N) of all edits as uint8, and whether they are estimates
-    recorded: list[tuple[Tensor, bool]] | None = None
+    recorded: list[Recorded] | None = None  # if asked for: what all edits predict
     counted: list[Counts] | None = None  # if asked for: the counts of all edits
 
     @property
@@ -66,13 +68,18 @@ class Judge:
 
     def forget_estimates(self) -> None:
         if self.recorded is not None:
-            self.recorded[:] = [part for part in self.recorded if not part[1]]
+            self.recorded[:] = [part for part in self.recorded if not part.is_estimate]
 
     def labels(self) -> NDArray[np.uint8] | None:
         """What all recorded edits predict, ``(K, N)``."""
         if self.recorded is None:
             return None
-        return torch.cat([part.cpu() for part, _ in self.recorded]).numpy()
+        return torch.cat([part.labels.cpu() for part in self.recorded]).numpy()
+
+    def of_scores(self) -> dict[str, NDArray[np.float64]]:
+        """The measures of the scores of all recorded edits, by name, ``(K,)``."""
+        parts = [part.of_scores for part in self.recorded or ()]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def judge(self, direction: Tensor, scales: tuple[float, ...]) -> dict[str, NDArray[Any]]:
         """Gap, performance and each group's rates at ``theta + c direction`` for each scale c."""
@@ -94,49 +101,37 @@ class Judge:
             z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that diverged gets no value from these
         if not self.loss.is_classification:
             return self._of_numbers(z, finite)
+        predicted = self.loss.predict(z)
         of_scores = scored(self.loss.scores(z), self.y, self.groups)
-        counted = Counts(self._table(z, finite, is_estimate), finite, of_scores)
+        counted = Counts(self._table(predicted), finite, of_scores)
+        if self.recorded is not None:
+            kept = predicted[torch.as_tensor(finite)].to(torch.uint8)
+            measures = of_scores.measures(self.groups)
+            values = {name: value[finite] for name, value in measures.items()}
+            self.recorded.append(Recorded(kept, values, is_estimate))
         if self.counted is not None:
             self.counted.append(replace(counted, table=counted.table.astype(np.int32)))
         return self.measures(counted, self.constraint.gap(z, self.y, self.groups, counted.table))
 
     def measures(self, counted: Counts, gap: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
         """The columns of the table for edits with these counts and gaps."""
-        table, finite = counted.table, counted.finite
-        labels = {
-            "accuracy": accuracy(table),
-            "balanced_accuracy": balanced_accuracy(table),
-            "rarest_class": rarest_class(table),
-        }
-        sure = self.constraint.how_sure(self.y, self.y, self.groups, table)
-        return (
-            _gaps(gap, sure, finite)
-            | {name: np.where(finite, value, 0.0) for name, value in labels.items()}
-            | _known(counted.scored.measures(self.groups), finite)
-            | self._by_group(rates_by_name(table), finite)
-        )
+        finite, names = counted.finite, self.groups.names
+        of_labels = columns_of(counted.table, names, self.constraint.uncertainty)
+        worst = {name: np.where(finite, of_labels[name], 0.0) for name in LABELS}
+        of_scores = counted.scored.measures(self.groups)
+        return _gaps(gap, finite) | _known(of_labels | of_scores, finite) | worst
 
     def _of_numbers(self, z: Tensor, finite: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
         """The columns in regression."""
-        given = (z, self.y, self.groups, None)
         error = ((z - self.y) ** 2).mean(-1).double()
         r2 = 1 - (error / self.y.var(correction=0).double()).cpu().numpy()
         return (
-            _gaps(self.constraint.gap(*given), self.constraint.how_sure(*given), finite)
+            _gaps(self.constraint.gap(z, self.y, self.groups, None), finite)
+            | _known(self.constraint.how_sure(z, self.y, self.groups), finite)
             | {"r2": np.where(finite, r2, -np.inf)}
             | {"mean_squared_error": np.where(finite, error.cpu().numpy(), np.inf)}
-            | self._by_group(self._means(z), finite)
+            | _known(by_group(self._means(z), self.groups.names), finite)
         )
-
-    def _by_group(
-        self, rates: dict[str, NDArray[np.float64]], finite: NDArray[np.bool_]
-    ) -> dict[str, NDArray[Any]]:
-        columns = {
-            f"{rate}[{group}]": values[:, code]
-            for rate, values in rates.items()
-            for code, group in enumerate(self.groups.names)
-        }
-        return _known(columns, finite)
 
     def _means(self, z: Tensor) -> dict[str, NDArray[np.float64]]:
         values = {"mean_prediction": z, "mean_error": z - self.y}
@@ -145,14 +140,8 @@ class Judge:
             for name, value in values.items()
         }
 
-    def _table(
-        self, z: Tensor, finite: NDArray[np.bool_], is_estimate: bool
-    ) -> NDArray[np.float64]:
+    def _table(self, predicted: Tensor) -> NDArray[np.float64]:
         """Confusion counts ``(S, G, C, C)``, counted on the device of the outputs."""
-        predicted = self.loss.predict(z)
-        if self.recorded is not None:
-            kept = predicted[torch.as_tensor(finite)].to(torch.uint8)
-            self.recorded.append((kept, is_estimate))
         shape = (len(self.groups.names), self.n_classes, self.n_classes)
         size = math.prod(shape)
         edits = max(1, AT_ONCE // predicted.shape[1])  # several: on a GPU each count waits
@@ -170,10 +159,8 @@ class Judge:
         return (codes * self.n_classes + self.y.long()) * self.n_classes
 
 
-def _gaps(
-    gap: NDArray[np.float64], sure: dict[str, NDArray[np.float64]], finite: NDArray[np.bool_]
-) -> dict[str, NDArray[Any]]:
-    return {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)} | _known(sure, finite)
+def _gaps(gap: NDArray[np.float64], finite: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    return {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)}
 
 
 def _known(

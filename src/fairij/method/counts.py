@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairij.fairness.rates import accuracy, balanced_accuracy, rarest_class, rates_by_name
 from fairij.fairness.scores import Scored
+
+LABELS = {
+    "accuracy": accuracy,
+    "balanced_accuracy": balanced_accuracy,
+    "rarest_class": rarest_class,
+}
 
 
 @dataclass(frozen=True)
@@ -38,3 +45,28 @@ class Counts:
             finite &= part.finite[index]
         scored = Scored.pooled([part.scored for part in parts], rows)
         return Counts(table.astype(np.float64), finite, scored)
+
+
+def columns_of(
+    table: NDArray[np.float64],
+    names: Sequence[str],
+    uncertainty: Callable[..., dict[str, NDArray[np.float64]]] | None,
+) -> dict[str, NDArray[np.float64]]:
+    """What counts ``(..., G, C, C)`` say of each edit besides its gap, as columns ``(...)``."""
+    unknown = np.full(table.shape[:-3], np.nan)
+    sure = {"gap_error": unknown, "gap_p": unknown}
+    if uncertainty is not None:
+        sure = uncertainty(table)
+    by_label = {name: measure(table) for name, measure in LABELS.items()}
+    return sure | by_label | by_group(rates_by_name(table), names)
+
+
+def by_group(
+    values: dict[str, NDArray[np.float64]], names: Sequence[str]
+) -> dict[str, NDArray[np.float64]]:
+    """One column for each measure and group, of values ``(..., G)``."""
+    return {
+        f"{measure}[{name}]": of_groups[..., code]
+        for measure, of_groups in values.items()
+        for code, name in enumerate(names)
+    }

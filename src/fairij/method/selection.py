@@ -88,8 +88,8 @@ class Budget(SelectionDefaults):
     ----------
     accuracy : float or None, default=0.03
         The most accuracy to lose: 0.03 is three points.
-    balanced_accuracy : float or None, default=0.05
-        The most balanced accuracy to lose. It notices if a rare class is given up.
+    balanced_accuracy : float or None, default=0.08
+        The most balanced accuracy to lose. It notices if a rare class is predicted badly.
     auc : float or None, default=0.03
         The most area under the ROC curve to lose. It notices if rows are put in another order.
     log_loss, brier, calibration_error : float or None, default=None
@@ -102,11 +102,13 @@ class Budget(SelectionDefaults):
         A gap that is small enough. All gaps of at most that count as equal.
     slack : float, default=0.0
         Gaps within this distance of the smallest count as equal to it.
-    errors : float, default=1.0
-        Gaps within this many standard errors of the smallest count as equal to it.
-    rarest_class : float, default=0.1
-        No class may be predicted less often than this times its share of the labels, or times what
-        it was before if that is less. 0 allows a model that predicts one class only.
+    errors : float, default=0.5
+        Gaps within this many standard errors of the smallest count as equal to it. Half a standard
+        error, as two gaps on the same rows differ less by chance than each of them.
+    rarest_class : float, default=0.5
+        How often each class must still be predicted, as a part of its share of the labels, or of
+        how often it was predicted before if that is less. 0 allows a model that says one class
+        only.
     confidence : float, default=0.95
         How sure it must be that there is a gap at all; else the model stays as it is. Sizes of
         groups, and the number of comparisons between them, count. 0: edit in any case.
@@ -117,7 +119,7 @@ class Budget(SelectionDefaults):
 
     _: KW_ONLY
     accuracy: float | None = 0.03
-    balanced_accuracy: float | None = 0.05
+    balanced_accuracy: float | None = 0.08
     auc: float | None = 0.03
     log_loss: float | None = None
     brier: float | None = None
@@ -126,8 +128,8 @@ class Budget(SelectionDefaults):
     mean_squared_error: float | None = None
     target: float | None = None
     slack: float = 0.0
-    errors: float = 1.0
-    rarest_class: float = 0.1
+    errors: float = 0.5
+    rarest_class: float = 0.5
     confidence: float = 0.95
     prefer: str = "log_loss"
 
@@ -149,9 +151,7 @@ class Budget(SelectionDefaults):
     @property
     def needs(self) -> tuple[str, ...]:
         of_field = {field.name: field.default for field in dataclasses.fields(self)}
-        return tuple(
-            name for name in BUDGETED if getattr(self, name) not in (None, of_field[name])
-        )
+        return tuple(name for name in BUDGETED if getattr(self, name) not in (None, of_field[name]))
 
     def choose(self, candidates: Measures) -> int:
         if self._is_doubtful(candidates):
@@ -310,8 +310,9 @@ def usual(candidates: Measures) -> str:
 
 
 def measures_of(table: pd.DataFrame) -> dict[str, Array]:
-    """The columns of a table of candidates, as rules of choice take them."""
-    return {str(name): table[name].to_numpy(np.float64) for name in table}
+    """The measures in a table of candidates, as rules of choice take them."""
+    measures = table.columns.difference(["damping", "k", "scale", "pareto"], sort=False)
+    return {str(name): table[name].to_numpy(np.float64) for name in measures}
 
 
 def pareto_front(gap: Array, performance: Array) -> NDArray[np.bool_]:

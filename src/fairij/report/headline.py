@@ -30,13 +30,19 @@ def answer(fitted: FairIJ, shown: Comparison) -> str:
         metric, rows = "gap", "validation rows"
         level = "accuracy" if fitted.loss_.is_classification else "r2"
     groups = listed([str(name) for name in shown.before.by_group.index])
-    unchanged = "left the model as it was, because no candidate was better."
     return (
-        f"The task was to lower the {gap_words(fitted)} between {groups}. "
-        f"The edit {account(fitted).sentence if is_edited(fitted) else unchanged} "
+        f"The task was to lower the {gap_words(fitted)} between {groups}. {_edit(fitted)} "
         f"On the {rows} the gap went from {measured(before[metric])} to {measured(after[metric])} "
         f"and the {LABELS[level]} from {measured(before[level])} to {measured(after[level])}."
     )
+
+
+def _edit(fitted: FairIJ) -> str:
+    """What the edit did; why there is none."""
+    if is_edited(fitted):
+        return f"The edit {account(fitted).sentence}"
+    why = " ".join(fitted.diagnostics_["remarks"])
+    return why or "The edit left the model as it was, because no candidate was better."
 
 
 def costs(fitted: FairIJ, shown: Comparison) -> str:

@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def made(positive: float, seed: int, *, few: int | None = None, gap: float = 1.2
     y = (latent > np.quantile(latent, 1 - positive)).astype(np.float32)
     X = X.astype(np.float32)
     ends = np.cumsum((0, *sizes))
-    rows = [np.arange(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    rows = [np.arange(a, b) for a, b in pairwise(ends)]
     if few is not None:
         rows[1] = np.concatenate([rows[1][s[rows[1]] == 1], rows[1][s[rows[1]] == 0][:few]])
     train, validation, test = (Split(X[part], y[part], s[part]) for part in rows)
@@ -172,7 +173,7 @@ def measured(fair: FairIJ, theta: Any, part: Split, constraint: str) -> dict[str
 def lines(trial: Trial) -> Iterator[dict[str, Any]]:
     """One line per constraint and rule; one for the model as it is."""
     table, kind, seed = trial.name
-    _, validation, test = trial.parts
+    test = trial.parts[2]
     for constraint in CONSTRAINTS:
         for rule in RULES:
             start = time.perf_counter()
@@ -198,7 +199,7 @@ def lines(trial: Trial) -> Iterator[dict[str, Any]]:
 
 def summary(found: pd.DataFrame) -> pd.DataFrame:
     """Means over seeds, before and by each rule, side by side."""
-    shown = [c for c in ("accuracy", "balanced_accuracy", "auc", "brier", "positive")]
+    shown = ["accuracy", "balanced_accuracy", "auc", "brier", "positive"]
     index = ["table", "model", "constraint", "rule"]
     return found.groupby(index, sort=False)[["validation_gap", "gap", *shown]].mean()
 

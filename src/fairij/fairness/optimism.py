@@ -3,8 +3,8 @@
 The candidate with the smallest gap on the validation rows is partly the luckiest one. So the choice
 is repeated on resamples of the rows, and each chosen gap is measured on a second, independent
 resample. What labels alone do not tell, such as the AUC, stays as it was on all rows: a candidate
-over a budget of it is never taken. The candidates are not computed again: if they come from the rows of the choice, as with
-``validation="reuse"``, the expected gap is too low.
+over a budget of it is never taken. The candidates are not computed again: if they come from the
+rows of the choice, as with ``validation="reuse"``, the expected gap is too low.
 """
 
 from __future__ import annotations

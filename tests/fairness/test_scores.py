@@ -35,8 +35,8 @@ def found(p: np.ndarray, y: np.ndarray, groups: np.ndarray) -> Scored:
 def test_two_classes_as_scikit_learn_has_them(positive: float) -> None:
     p, y, groups = drawn(positive)
     got = found(p, y, groups)
-    # pairs less than 0.024 apart in log odds count as ties
-    assert got.auc == pytest.approx([roc_auc_score(y, row) for row in p], abs=2e-4)
+    # pairs less than 0.024 apart in log odds count as ties, which shows with few positive rows
+    assert got.auc == pytest.approx([roc_auc_score(y, row) for row in p], abs=1e-3)
     assert got.log_loss == pytest.approx([log_loss(y, row) for row in p])
     assert got.brier == pytest.approx([brier_score_loss(y, row) for row in p])
 

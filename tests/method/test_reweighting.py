@@ -169,9 +169,7 @@ def test_hard_gaps_have_the_value_of_the_metric_and_soft_gradients(name: str, cl
     parts = constraint.part_gradients(z, y, groups, loss, 1.0, hard=True)
     from fairij.method.candidates import Judge
 
-    table = Judge(None, y, groups, loss, constraint, classes)._table(
-        z[None], np.array([True]), False
-    )
+    table = Judge(None, y, groups, loss, constraint, classes)._table(loss.predict(z[None]))
     assert sum(value for value, _ in parts) == pytest.approx(
         float(constraint.gap(z[None], y, groups, table)[0]), abs=1e-12
     )

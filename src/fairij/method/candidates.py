@@ -16,9 +16,9 @@ from torch import Tensor
 
 from fairij.fairness.constraints import Constraint
 from fairij.fairness.groups import Groups
-from fairij.fairness.rates import group_means
+from fairij.fairness.rates import PERFORMANCES, group_means
 from fairij.fairness.scores import scored
-from fairij.method.counts import LABELS, Counts, by_group, columns_of
+from fairij.method.counts import Counts, by_group, columns_of
 from fairij.method.run import Progress
 from fairij.method.search.base import Search, SearchContext
 from fairij.models.base import Evaluator
@@ -117,7 +117,7 @@ class Judge:
         """The columns of the table for edits with these counts and gaps."""
         finite, names = counted.finite, self.groups.names
         of_labels = columns_of(counted.table, names, self.constraint.uncertainty)
-        worst = {name: np.where(finite, of_labels[name], 0.0) for name in LABELS}
+        worst = {name: np.where(finite, of_labels[name], 0.0) for name in PERFORMANCES}
         of_scores = counted.scored.measures(self.groups)
         return _gaps(gap, finite) | _known(of_labels | of_scores, finite) | worst
 
@@ -129,7 +129,7 @@ class Judge:
             _gaps(self.constraint.gap(z, self.y, self.groups, None), finite)
             | _known(self.constraint.how_sure(z, self.y, self.groups), finite)
             | {"r2": np.where(finite, r2, -np.inf)}
-            | {"mean_squared_error": np.where(finite, error.cpu().numpy(), np.inf)}
+            | _known({"mean_squared_error": error.cpu().numpy()}, finite)
             | _known(by_group(self._means(z), self.groups.names), finite)
         )
 

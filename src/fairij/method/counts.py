@@ -9,14 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairij.fairness.rates import accuracy, balanced_accuracy, rarest_class, rates_by_name
+from fairij.fairness.rates import performances, rarest_class, rates_by_name
 from fairij.fairness.scores import Scored
-
-LABELS = {
-    "accuracy": accuracy,
-    "balanced_accuracy": balanced_accuracy,
-    "rarest_class": rarest_class,
-}
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,7 @@ def columns_of(
     sure = {"gap_error": unknown, "gap_p": unknown}
     if uncertainty is not None:
         sure = uncertainty(table)
-    by_label = {name: measure(table) for name, measure in LABELS.items()}
+    by_label = performances(table) | {"rarest_class": rarest_class(table)}
     return sure | by_label | by_group(rates_by_name(table), names)
 
 

@@ -49,6 +49,11 @@ class SelectionDefaults(Protocol):
         """The gap that is asked for; None if the rule names none."""
         return None
 
+    @property
+    def budgets(self) -> Mapping[str, float]:
+        """How much of each measure may be lost, by name; empty if the rule has no budget."""
+        return {}
+
     def shortfall(self, gap: float) -> str | None:
         """What to say if the chosen candidate's gap misses the rule's aim; else None."""
         return None
@@ -153,6 +158,11 @@ class Budget(SelectionDefaults):
         of_field = {field.name: field.default for field in dataclasses.fields(self)}
         return tuple(name for name in BUDGETED if getattr(self, name) not in (None, of_field[name]))
 
+    @property
+    def budgets(self) -> Mapping[str, float]:
+        given = {name: getattr(self, name) for name, is_gain in BUDGETED.items() if is_gain}
+        return {name: budget for name, budget in given.items() if budget is not None}
+
     def choose(self, candidates: Measures) -> int:
         if self._is_doubtful(candidates):
             return 0
@@ -232,6 +242,10 @@ class _ShortName(SelectionDefaults, Protocol):
     @property
     def target(self) -> float | None:
         return self.budget_rule.target
+
+    @property
+    def budgets(self) -> Mapping[str, float]:
+        return self.budget_rule.budgets
 
     def shortfall(self, gap: float) -> str | None:
         return self.budget_rule.shortfall(gap)

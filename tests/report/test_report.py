@@ -78,13 +78,15 @@ def test_test_rows_are_audited_for_both_models() -> None:
     assert fitted.estimator_ is not fitted.estimator
 
 
-def test_the_answer_is_three_sentences_with_the_figures_of_the_test_rows() -> None:
+def test_the_answer_is_four_sentences_with_the_figures_of_the_test_rows() -> None:
     fitted, _, test = compared("binary")
     text = answer(fitted, test)
-    assert len(re.findall(r"[a-z\d]\. |\.$", text)) == 3
+    assert len(re.findall(r"[a-z\d]\. |\.$", text)) == 4
     assert f"{test.before['demographic_parity_difference']:.4f}" in text
     assert f"{test.after['accuracy']:.4f}" in text
     assert f"leaving out {len(fitted.dropped_)} of the 240" in text
+    auc = fitted.candidates_["auc"].iloc[[0, fitted.chosen_]]
+    assert "AUC {:.4f} → {:.4f}".format(*auc) in text
 
 
 @pytest.mark.parametrize(

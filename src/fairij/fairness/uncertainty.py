@@ -50,28 +50,43 @@ def _told(
     likely differences as clear as the clearest one would be, if no two groups differed at all: of
     every pair of groups and every rate, times their number (Bonferroni).
     """
-    able = (size > 0) & ~np.isnan(values)
-    high = np.where(able, values, -np.inf).argmax(-2)[..., None, :]
-    low = np.where(able, values, np.inf).argmin(-2)[..., None, :]
-    ends = (
-        np.take_along_axis(v, at, -2)[..., 0, :] for v in (values, variance) for at in (high, low)
-    )
-    top, bottom, *of_ends = ends
-    each = np.sqrt(sum(of_ends))  # (..., P)
+    size = np.where(np.isnan(values), 0.0, size)  # groups without rows take no part
+    compared = values.shape[-2] * (values.shape[-2] - 1) // 2 * values.shape[-1]
+    chance = 2 * ndtr(-_clearest(values, variance, size, is_share=is_share))
+    error = _error(gap, values, variance, size)
+    return {"gap_error": error, "gap_p": np.minimum(chance * compared, 1)}
+
+
+def _error(gap: Gap, values: Array, variance: Array, size: Array) -> Array:
+    """The standard error of the gap: the highest and the lowest rate are those of other rows."""
+    high = np.where(size > 0, values, -np.inf).argmax(-2)[..., None, :]
+    low = np.where(size > 0, values, np.inf).argmin(-2)[..., None, :]
+
+    def at(place: NDArray[np.intp], of_group: Array) -> Array:
+        found: Array = np.take_along_axis(of_group, place, -2)[..., 0, :]
+        return found
+
+    each = np.sqrt(at(high, variance) + at(low, variance))  # (..., P)
     if gap.fold == "worst_case":
-        widest = np.where(np.isnan(top - bottom), -1, top - bottom).argmax(-1)[..., None]
-        error = np.take_along_axis(each, widest, -1)[..., 0]
-    else:
-        error = np.sqrt((each**2).sum(-1)) / (each.shape[-1] if gap.fold == "mean" else 1)
+        apart = np.nan_to_num(at(high, values) - at(low, values), nan=-1.0)
+        widest = apart.argmax(-1)[..., None]
+        return np.asarray(np.take_along_axis(each, widest, -1)[..., 0])
+    together = np.sqrt((each**2).sum(-1))
+    return together / (each.shape[-1] if gap.fold == "mean" else 1)
+
+
+def _clearest(values: Array, variance: Array, size: Array, *, is_share: bool) -> Array:
+    """The largest difference of two groups in standard errors, ``(...)``."""
     first, second = np.triu_indices(values.shape[-2], 1)
-    of_pair = [(v[..., first, :], v[..., second, :]) for v in (values, variance, size, able)]
-    (a, b), (va, vb), (na, nb), (oka, okb) = of_pair
+
+    def of(of_group: Array) -> tuple[Array, Array]:
+        return of_group[..., first, :], of_group[..., second, :]
+
+    (a, b), (rows, others) = of(np.nan_to_num(values)), of(size)
     if is_share:  # if the groups do not differ, they share one rate
-        shared = ratio_of(a * na + b * nb, na + nb, empty=np.nan)
-        spread = shared * (1 - shared) * (ratio_of(1, na, empty=0) + ratio_of(1, nb, empty=0))
+        shared = ratio_of(a * rows + b * others, rows + others, empty=np.nan)
+        spread = shared * (1 - shared) * ratio_of(rows + others, rows * others, empty=np.nan)
     else:
-        spread = va + vb
-    z = np.where(oka & okb, ratio_of(np.abs(a - b), np.sqrt(spread), empty=0), 0)
-    clearest = z.max((-2, -1), initial=0)
-    compared = len(first) * values.shape[-1]
-    return {"gap_error": error, "gap_p": np.minimum(2 * ndtr(-clearest) * compared, 1)}
+        spread = np.add(*of(variance))
+    apart = ratio_of(np.abs(a - b), np.sqrt(spread), empty=0.0)
+    return np.asarray(np.where(rows * others > 0, apart, 0.0).max((-2, -1), initial=0.0))

@@ -150,7 +150,8 @@ class Budget(SelectionDefaults):
     @classmethod
     def only(cls, **given: Any) -> Budget:
         """A rule that looks at nothing but what is given, and otherwise at the gap."""
-        nothing = dict.fromkeys(BUDGETED) | {"errors": 0.0, "rarest_class": 0.0, "confidence": 0.0}
+        nothing: dict[str, Any] = dict.fromkeys(BUDGETED)
+        nothing |= {"errors": 0.0, "rarest_class": 0.0, "confidence": 0.0}
         return cls(**(nothing | given))
 
     @property

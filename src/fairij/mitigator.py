@@ -60,8 +60,7 @@ class FairIJ(EditingEstimator):
         Which edits to try. "grid" (k by scale), "all_positive" and "sequential" drop rows;
         "reweight" lowers the weights of harmful rows; "path" moves in many small steps.
     selection : str or Selection, default="budget"
-        Which edit to take. "budget" is `Budget`: the smallest gap that costs little. The model
-        stays as it is if its gap may be chance. "lowest_gap" takes the smallest gap at any cost.
+        Which edit to take: the smallest gap that costs little (`Budget`), or "lowest_gap".
     drop : {"fairness", "loss_aware"}, default="fairness"
         "loss_aware" drops only rows that also raise the validation loss. Not for "path".
     validation : {"reuse", "split", "cross_fit"}, default="reuse"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,31 @@ def require(is_whole: bool, problem: str) -> None:
     """Raise unless this part of a file is as it must be."""
     if not is_whole:
         raise ValueError(problem)
+
+
+def strict_json(text: str | bytes) -> Any:
+    """JSON in which no name is there twice in a table: other readers may take the other one."""
+    try:
+        return json.loads(text, object_pairs_hook=distinct)
+    except RecursionError:
+        raise ValueError("its parts lie too deep inside each other") from None
+
+
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A table of names and values. Raises if a name is there twice."""
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has the name {twice[:30]!r} twice in one table")
+    return table
+
+
+def plain_lists(value: Any) -> bool:
+    """Whether this is a list of lists of text, numbers and truth values."""
+    plain = (str, int, float, bool, type(None))
+    lists = isinstance(value, list) and all(isinstance(one, list) for one in value)
+    return lists and all(isinstance(item, plain) for one in value for item in one)
 
 
 def library(name: str, purpose: str) -> Any:

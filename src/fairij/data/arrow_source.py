@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairij.data.arrow_checks import CELL, check_declared, check_plain, check_version, checked
+from fairij.data.memory import check_size, limit
 from fairij.data.sources import READ_ROWS, Name, Source
 from fairij.errors import InvalidInputError
 
@@ -47,12 +49,23 @@ class ArrowSource(Source):
                 for part in getattr(fragment, "split_by_row_group", lambda f=fragment: [f])()
             ]
             self._names = list(whole.schema.names)
+            check_plain(whole.schema)
+            self._check_files()
             counts = [_fragment_rows(fragment) for fragment in self._fragments]
         except ARROW_ERRORS as error:
             raise InvalidInputError(f"The data set {data} cannot be read: {error}") from None
         self._check(self.columns)
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(int).tolist()
         self.shape = (self._starts[-1], len(self.columns))
+
+    def _check_files(self) -> None:
+        """Raise if an Arrow file says that it is larger, unpacked, than memory may be."""
+        for fragment in self._fragments:
+            if _is_ipc(fragment):
+                with fragment.open() as opened:
+                    check_version(opened.read(4))
+                    # rows are not all in memory at once; `column` looks at their number
+                    check_declared(opened, getattr(fragment, "path", "The data set"), 0)
 
     def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:
         assert self.columns is not None
@@ -66,8 +79,14 @@ class ArrowSource(Source):
                 f"The data set must have at least one row for its column {name!r} to be read, got "
                 "0 rows: look for empty files."
             )
-        parts = self._batches([str(name)], READ_ROWS, 0, len(self))
-        return np.concatenate([part.iloc[:, 0].to_numpy() for part in parts])
+        what = f"The column {name!r} of {len(self)} rows"
+        check_size(what, CELL * len(self))
+        parts, total, most = [], 0, limit()
+        for part in self._batches([str(name)], READ_ROWS, 0, len(self)):
+            total += int(part.memory_usage(deep=True).sum())
+            check_size(what, total, most=most)
+            parts.append(part.iloc[:, 0].to_numpy())
+        return np.concatenate(parts)
 
     def _batches(self, columns: list[str], size: int, start: int, stop: int) -> Iterator[Any]:
         """Rows ``start`` to ``stop`` of some columns."""
@@ -105,7 +124,8 @@ def _fragment_batches(fragment: Any, columns: list[str], size: int) -> Iterator[
     arrow: Any = import_module("pyarrow.dataset")
     if getattr(fragment, "format", None) != arrow.ParquetFileFormat():  # or it has options
         at_once = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
-        yield from fragment.to_batches(columns=columns, batch_size=size, **at_once)
+        batches = fragment.to_batches(columns=columns, batch_size=size, **at_once)
+        yield from map(checked, batches)
         return
     # the scan of a data set would hold a whole row group, which may be the whole file
     parquet: Any = import_module("pyarrow.parquet")
@@ -116,6 +136,12 @@ def _fragment_batches(fragment: Any, columns: list[str], size: int) -> Iterator[
         groups = [group.id for group in fragment.row_groups]
         for batch in file.iter_batches(size, groups, columns, use_threads=False):
             yield batch.select(columns)  # they come in the order of the file
+
+
+def _is_ipc(fragment: Any) -> bool:
+    arrow: Any = import_module("pyarrow.dataset")
+    form = getattr(fragment, "format", None)
+    return form == arrow.IpcFileFormat() and hasattr(fragment, "open")
 
 
 def _feature_names(features: Any) -> tuple[str, ...]:

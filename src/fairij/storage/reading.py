@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from fairij.data.memory import check_size
 from fairij.errors import FairIJError, InvalidInputError
 
 
@@ -30,6 +32,15 @@ def require(is_whole: bool, problem: str) -> None:
     """Raise unless this part of a file is as it must be."""
     if not is_whole:
         raise ValueError(problem)
+
+
+def check_archive(path: Path) -> None:
+    """Raise if the parts of a zip archive say that they are larger, unpacked, than allowed.
+
+    Python's reader gives no more of a part than it says.
+    """
+    with zipfile.ZipFile(path) as archive:
+        check_size(path, sum(part.file_size for part in archive.infolist()))
 
 
 def strict_json(text: str | bytes) -> Any:

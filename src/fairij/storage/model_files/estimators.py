@@ -10,7 +10,7 @@ from fairij.errors import InvalidInputError
 from fairij.storage.model_files.columns import ModelFile, Opening, file_of
 from fairij.storage.model_files.lightgbm_text import canonical_lightgbm
 from fairij.storage.model_files.xgboost_content import canonical_xgboost
-from fairij.storage.reading import library, reading, strict_json
+from fairij.storage.reading import check_archive, library, reading, strict_json
 
 
 def lightgbm_text(path: Path, opening: Opening) -> ModelFile:
@@ -48,6 +48,7 @@ def skops_file(path: Path, opening: Opening) -> ModelFile:
     """Open a skops file. It may hold types that skops knows as safe or that the user trusts."""
     skops = library("skops.io", "skops files")
     with reading(path, "a skops file"):
+        check_archive(path)
         held = skops.get_untrusted_types(file=str(path))
         unknown = sorted(set(held) - set(opening.trusted_types))
         if unknown:

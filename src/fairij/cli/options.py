@@ -21,6 +21,25 @@ if TYPE_CHECKING:
 CONSTRAINTS, LABEL_CONSTRAINTS = "{constraints}", "{constraints of labels}"  # see `with_names`
 
 
+def _limit_memory(size: int | None) -> int | None:
+    from fairij.data.memory import set_limit
+
+    set_limit(size)
+    return size
+
+
+MaxMemory = Annotated[
+    int | None,
+    Option(
+        min=1,
+        help="Bytes of memory that one file may take once it is read; a small file may unpack to a "
+        "very large one. Default: half of the free memory.",
+        callback=_limit_memory,
+        rich_help_panel="The model",
+    ),
+]
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """How to open model files."""
@@ -42,6 +61,7 @@ class ModelOptions:
         "Open pickle, joblib and exported torch files. They run code that they carry. Never taken "
         "from a settings file.",
     ] = False
+    max_memory: MaxMemory = None
 
     def open(self, path: Path) -> ModelFile:
         """The model at this path."""

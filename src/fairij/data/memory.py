@@ -74,8 +74,8 @@ def check_size(what: object, size: int, *, most: int | None = None) -> None:
         raise TooLargeError(
             f"{what} would take {said(size)} of memory once it is read, more than the "
             f"{said(most)} that a file may take here. If the file is what you expect, allow more "
-            "by --max-memory (in Python: `fairij.data.memory.reading_at_most`), give fewer rows "
-            "or columns, or read it in chunks (--stream)."
+            "by --max-memory (in Python: `fairij.data.memory.reading_at_most`); of a table, give "
+            "fewer rows or columns, or read it in chunks (--stream)."
         )
 
 

@@ -119,7 +119,7 @@ def test_the_quick_look_at_texts_agrees_with_arrow() -> None:
     assert not _is_plain_text(pa.array(["é"]))  # Arrow looks itself
     assert checked(pa.record_batch({"t": pa.array(["é", "z"])})).num_rows == 2
     _, offsets, data = pa.array(["ab", "c"]).buffers()
-    for ends in ([0, 2, 9], [0, 3, 2], [-1, 2, 3], [2, 1, 3]):
+    for ends in ([0, 9, 3], [0, 3, 2], [0, -1, 3], [2, 1, 3]):
         wrong = pa.py_buffer(np.array(ends, "<i4").tobytes())
         bad = pa.StringArray.from_buffers(2, wrong, data)
         assert not _is_plain_text(bad)
@@ -156,7 +156,7 @@ def test_packed_batches_are_measured_before_they_are_unpacked(
 
 
 def test_rows_without_any_bytes_are_counted(tmp_path: Path) -> None:
-    table = pa.table({"nothing": pa.nulls(2**40)})
+    table = pa.table({"nothing": pa.Array.from_buffers(pa.null(), 2**40, [None])})
     path = tmp_path / "table.arrow"
     feather.write_feather(table, path, compression="uncompressed", chunksize=2**40)
     with pytest.raises(TooLargeError, match=r"8\.8 TB of memory"):
@@ -179,7 +179,7 @@ def test_views_of_one_text_are_counted(tmp_path: Path) -> None:
 
 def test_the_first_version_of_feather_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "table.feather"
-    feather.write_feather(pa.table({"x": [1.0, 2.0]}), path, version=1)
+    path.write_bytes(b"FEA1" + bytes(60) + b"FEA1")
     for door in (whole_table, lambda path: ArrowSource(str(path), ["x"])):
         with pytest.raises(InvalidInputError, match="first version"):
             door(path)

@@ -135,16 +135,17 @@ def check_version(start: bytes) -> None:
         )
 
 
-def check_declared(file: Any, what: object, cell: int) -> None:
-    """Raise if the parts of an Arrow file or stream are larger, unpacked, than allowed.
+def check_declared(file: Any, what: object, cell: int, *, in_parts: bool = False) -> None:
+    """Raise if an Arrow file or stream is larger, unpacked, than allowed.
 
-    ``cell`` is the least memory of a row. The file is read at the places of its descriptions only.
+    ``cell`` is the least memory of a row. With ``in_parts`` each batch alone must fit. The file is
+    read at the places of its descriptions only.
     """
     file.seek(0, 2)
-    end = file.tell()
-    total, most = end, limit()
+    end, most = file.tell(), limit()
+    total = 0 if in_parts else end
     for rows, unpacked in map(partial(_declared, file), _messages(file, end)):
-        total += rows * cell + unpacked
+        total = rows * cell + unpacked + (0 if in_parts else total)
         check_size(what, total, most=most)
     file.seek(0)
 

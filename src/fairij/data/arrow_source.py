@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fairij.data.arrow_checks import CELL, check_declared, check_plain, check_version, checked
 from fairij.data.memory import check_size, limit
 from fairij.data.sources import READ_ROWS, Name, Source
-from fairij.errors import InvalidInputError
+from fairij.errors import FairIJError, InvalidInputError
 
 COLUMN_BUFFER = 2**16  # bytes of a Parquet file read at a time for each column
 IPC_SUFFIXES = (".arrow", ".feather", ".ipc")
@@ -52,6 +52,8 @@ class ArrowSource(Source):
             check_plain(whole.schema)
             self._check_files()
             counts = [_fragment_rows(fragment) for fragment in self._fragments]
+        except FairIJError:
+            raise
         except ARROW_ERRORS as error:
             raise InvalidInputError(f"The data set {data} cannot be read: {error}") from None
         self._check(self.columns)
@@ -64,8 +66,7 @@ class ArrowSource(Source):
             if _is_ipc(fragment):
                 with fragment.open() as opened:
                     check_version(opened.read(4))
-                    # rows are not all in memory at once; `column` looks at their number
-                    check_declared(opened, getattr(fragment, "path", "The data set"), 0)
+                    check_declared(opened, getattr(fragment, "path", "it"), 0, in_parts=True)
 
     def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:
         assert self.columns is not None
@@ -102,6 +103,8 @@ class ArrowSource(Source):
                         yield batch.slice(low, high - low).to_pandas(ignore_metadata=True)
                     if place >= stop:
                         return
+        except FairIJError:
+            raise
         except ARROW_ERRORS as error:
             raise InvalidInputError(f"The data set cannot be read: {error}") from None
 

@@ -133,7 +133,9 @@ def _children(text: str, rng: Rng) -> str:
     found = list(re.finditer(r"^(?:left|right)_child=(.*)$", text, re.MULTILINE))
     one = pick(rng, found)
     words = np.array(one[1].split(" "))
-    words = words[rng.permutation(len(words))] if rng.random() < 0.5 else rng.choice(words, len(words))
+    words = (
+        words[rng.permutation(len(words))] if rng.random() < 0.5 else rng.choice(words, len(words))
+    )
     return f"{text[: one.start(1)]}{' '.join(words)}{text[one.end(1) :]}"
 
 

@@ -156,13 +156,15 @@ def test_packed_batches_are_measured_before_they_are_unpacked(
 
 
 def test_rows_without_any_bytes_are_counted(tmp_path: Path) -> None:
-    table = pa.table({"nothing": pa.Array.from_buffers(pa.null(), 2**40, [None])})
+    batch = pa.record_batch({"nothing": pa.Array.from_buffers(pa.null(), 2**31 - 1, [None])})
     path = tmp_path / "table.arrow"
-    feather.write_feather(table, path, compression="uncompressed", chunksize=2**40)
-    with pytest.raises(TooLargeError, match=r"8\.8 TB of memory"):
-        read_table(path)
-    with pytest.raises(TooLargeError, match=r"The column 'nothing' of 1099511627776 rows"):
-        ArrowSource(str(path), ["nothing"]).column("nothing")
+    with pa.ipc.new_file(path, batch.schema) as file:
+        file.write_batch(batch)
+    with reading_at_most(2**30):
+        with pytest.raises(TooLargeError, match=r"17\.2 GB of memory"):
+            read_table(path)
+        with pytest.raises(TooLargeError, match=r"The column 'nothing' of 2147483647 rows"):
+            ArrowSource(str(path), ["nothing"]).column("nothing")
 
 
 def test_views_of_one_text_are_counted(tmp_path: Path) -> None:
@@ -180,9 +182,10 @@ def test_views_of_one_text_are_counted(tmp_path: Path) -> None:
 def test_the_first_version_of_feather_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "table.feather"
     path.write_bytes(b"FEA1" + bytes(60) + b"FEA1")
-    for door in (whole_table, lambda path: ArrowSource(str(path), ["x"])):
-        with pytest.raises(InvalidInputError, match="first version"):
-            door(path)
+    with pytest.raises(InvalidInputError, match="first version"):
+        read_table(path)
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        ArrowSource(str(path), ["x"])
 
 
 def try_all(folder: str, count: int) -> None:

@@ -91,7 +91,9 @@ def test_lightgbm_is_given_what_it_wrote(tmp_path: Path, kind: str) -> None:
     assert canonical_lightgbm(path.read_bytes()) == known
     found = load_model(path).model
     for options in ({"raw_score": True}, {"pred_leaf": True}, {}):
-        np.testing.assert_array_equal(found.predict(TABLE, **options), own.predict(TABLE, **options))
+        np.testing.assert_array_equal(
+            found.predict(TABLE, **options), own.predict(TABLE, **options)
+        )
     found.save_model(tmp_path / "again.txt")
     assert (tmp_path / "again.txt").read_text() == whole
 

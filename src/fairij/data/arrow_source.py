@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairij.data.arrow_checks import CELL, check_declared, check_plain, check_version, checked
+from fairij.data.arrow_checks import CELL, check_declared, check_plain, checked
 from fairij.data.memory import check_size, limit
 from fairij.data.sources import READ_ROWS, Name, Source
 from fairij.errors import FairIJError, InvalidInputError
@@ -65,7 +65,6 @@ class ArrowSource(Source):
         for fragment in self._fragments:
             if _is_ipc(fragment):
                 with fragment.open() as opened:
-                    check_version(opened.read(4))
                     check_declared(opened, getattr(fragment, "path", "it"), 0, in_parts=True)
 
     def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:

@@ -44,11 +44,7 @@ def _texts(schema: Any) -> list[str]:
     """The columns whose values have no fixed length."""
     types: Any = import_module("pyarrow.types")
     fixed = (types.is_primitive, types.is_decimal, types.is_fixed_size_binary, types.is_null)
-    return [
-        field.name
-        for field in schema
-        if not any(is_(field.type) for is_ in fixed)
-    ]
+    return [field.name for field in schema if not any(is_(field.type) for is_ in fixed)]
 
 
 @dataclass(frozen=True)

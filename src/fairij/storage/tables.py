@@ -173,6 +173,7 @@ def _csv(file: Path, text_columns: Sequence[str]) -> pd.DataFrame:
             f"The columns of {file} must be separated by commas, but its first line has "
             "semicolons: save it again with commas."
         )
+
     def read(**options: Any) -> pd.DataFrame:
         with _opened(file, CELL) as text:
             return pd.read_csv(text, sep=separator, **options)

@@ -55,9 +55,7 @@ def canonical_xgboost(content: bytes, *, is_json: bool) -> Checked:
         raise ValueError(f"it has no {error}") from None
     except (TypeError, AttributeError, IndexError, OverflowError):
         raise ValueError("its parts are not of the kinds that XGBoost writes") from None
-    return Checked(
-        to_ubj({"learner": learner, "version": version.tolist()}), learner["attributes"]
-    )
+    return Checked(to_ubj({"learner": learner, "version": version.tolist()}), learner["attributes"])
 
 
 def _only(table: Any, needed: set[str], optional: set[str], where: str) -> None:

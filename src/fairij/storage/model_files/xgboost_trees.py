@@ -218,7 +218,9 @@ def _written(
         for name, values in columns.items()
     }
     kinds = {name: np.dtype(kind) for name, kind in CATEGORIES.items()}
-    names = {name: to_ubj({name: b""})[1:-1] for name in (*columns, *CATEGORIES, "id", "tree_param")}
+    names = {
+        name: to_ubj({name: b""})[1:-1] for name in (*columns, *CATEGORIES, "id", "tree_param")
+    }
     trees, start = [], 0
     for number, end in enumerate(ends):
         parts = [b"{"]

@@ -154,7 +154,7 @@ BOMBS = (
     *(packed_records, skops_archive, torch_archive, sparse_edit, sparse_parameters),
     *(endless_view, long_texts_in_a_view),
 )
-LARGE = {"sparse_edit": 12 * 10**9, "sparse_parameters": 12 * 10**9}
+LARGE = {"long_texts_in_a_view": 10**9, "sparse_edit": 12 * 10**9, "sparse_parameters": 12 * 10**9}
 
 
 def on_disk(path: Path) -> int:

@@ -22,7 +22,7 @@ MAGIC = b"ARROW1"
 OLD_FEATHER = b"FEA1"
 CONTINUES = b"\xff\xff\xff\xff"  # the first bytes of a message
 DICTIONARY, ROWS = 2, 3  # kinds of message
-OFFSETS = {"string": np.dtype("<i4"), "large_string": np.dtype("<i8")}
+OFFSETS: dict[str, np.dtype[Any]] = {"string": np.dtype("<i4"), "large_string": np.dtype("<i8")}
 VIEWS = ("string_view", "binary_view")
 CELL = 8  # bytes of one cell in pandas, at the least
 
@@ -198,10 +198,10 @@ def _listed(file: Any, end: int) -> Iterator[tuple[int, int]]:
     file.seek(end - tail - size)
     footer = Flat(file.read(size))
     for field in (2, 3):  # dictionaries, record batches
-        for at, length in footer.blocks(field):
+        for at, length, body in footer.blocks(field):
             file.seek(max(at, 0))
             skipped = 8 if file.read(4) == CONTINUES else 4
-            if not (0 <= at <= end and 0 < length - skipped <= end):
+            if not (0 <= at <= end and 0 < length - skipped <= end and 0 <= body <= end):
                 raise InvalidInputError("The Arrow data lists a part that is not there.")
             yield at + skipped, length - skipped
 
@@ -251,6 +251,7 @@ class Flat:
         """Where the listed buffers begin, and their lengths."""
         return ((self._get("<q", at), self._get("<q", at + 8)) for at in self._vector(field, 16))
 
-    def blocks(self, field: int) -> Iterator[tuple[int, int]]:
-        """Where the listed messages begin, and how long their descriptions are."""
-        return ((self._get("<q", at), self._get("<i", at + 8)) for at in self._vector(field, 24))
+    def blocks(self, field: int) -> Iterator[tuple[int, int, int]]:
+        """Where the listed messages begin, and how long their descriptions and bodies are."""
+        for at in self._vector(field, 24):
+            yield self._get("<q", at), self._get("<i", at + 8), self._get("<q", at + 16)

@@ -52,6 +52,8 @@ class ArrowSource(Source):
             check_plain(whole.schema)
             self._check_files()
             counts = [_fragment_rows(fragment) for fragment in self._fragments]
+            if min(counts, default=0) < 0:
+                raise ValueError("it says that it has fewer rows than none")
         except FairIJError:
             raise
         except ARROW_ERRORS as error:
@@ -102,6 +104,8 @@ class ArrowSource(Source):
                         yield batch.slice(low, high - low).to_pandas(ignore_metadata=True)
                     if place >= stop:
                         return
+                if place != last:
+                    raise ValueError(f"a part must have {last} rows so far, but has {place}")
         except FairIJError:
             raise
         except ARROW_ERRORS as error:
@@ -124,6 +128,9 @@ def _fragment_rows(fragment: Any) -> int:
 def _fragment_batches(fragment: Any, columns: list[str], size: int) -> Iterator[Any]:
     """The rows of a fragment in order, not read ahead: that would hold several chunks."""
     arrow: Any = import_module("pyarrow.dataset")
+    if _is_ipc(fragment):
+        yield from _ipc_batches(fragment, columns, size)
+        return
     if getattr(fragment, "format", None) != arrow.ParquetFileFormat():  # or it has options
         at_once = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
         batches = fragment.to_batches(columns=columns, batch_size=size, **at_once)
@@ -138,6 +145,27 @@ def _fragment_batches(fragment: Any, columns: list[str], size: int) -> Iterator[
         groups = [group.id for group in fragment.row_groups]
         for batch in file.iter_batches(size, groups, columns, use_threads=False):
             yield batch.select(columns)  # they come in the order of the file
+
+
+def _ipc_batches(fragment: Any, columns: list[str], size: int) -> Iterator[Any]:
+    """The rows of an Arrow file. A scan of it would use its offsets before they are checked."""
+    pa, ipc, arrow = map(import_module, ("pyarrow", "pyarrow.ipc", "pyarrow.dataset"))
+    by_folder = arrow.get_partition_keys(fragment.partition_expression)
+    with fragment.open() as opened:
+        names = ipc.open_file(opened).schema.names
+        wanted = sorted(place for place, name in enumerate(names) if name in columns)
+        reader = ipc.open_file(opened, options=ipc.IpcReadOptions(included_fields=wanted))
+        for place in range(reader.num_record_batches):
+            batch = checked(reader.get_batch(place))
+            parts = []
+            for name in columns:
+                if name in batch.schema.names:
+                    parts.append(batch.column(name))
+                else:  # from the name of a folder, or of other files
+                    parts.append(pa.repeat(pa.scalar(by_folder.get(name)), batch.num_rows))
+            whole = pa.record_batch(parts, names=columns)
+            for first in range(0, whole.num_rows, size):
+                yield whole.slice(first, size)
 
 
 def _is_ipc(fragment: Any) -> bool:

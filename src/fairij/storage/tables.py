@@ -22,7 +22,7 @@ from fairij.errors import InvalidInputError
 from fairij.storage.reading import library, reading
 
 CHUNK = 2**20
-CELL, OBJECT = 8, 64  # bytes that a cell takes in a table, and a value of JSON in Python
+CELL, OBJECT = 8, 256  # bytes that a cell takes in a table, and a value of JSON in Python
 COPIES = 3  # of what is read: in DuckDB, in parts, joined
 VECTORS = 32  # of 2,048 rows; what is fetched from DuckDB at a time
 PathLike = str | os.PathLike[str]
@@ -204,7 +204,10 @@ def _arrow(file: Path) -> pd.DataFrame:
     pyarrow = library("pyarrow", "Arrow and Feather files")
     with pyarrow.OSFile(str(file)) as opened:
         batches = Batches(opened, file)
-        table = pyarrow.Table.from_batches(list(batches), batches.schema)
+        try:
+            table = pyarrow.Table.from_batches(list(batches), batches.schema)
+        except pyarrow.ArrowMemoryError as error:
+            raise ValueError(f"a part of it is too large ({error})") from None
     return cast("pd.DataFrame", table.to_pandas())
 
 
@@ -216,6 +219,7 @@ def _duckdb(file: Path, query: str) -> pd.DataFrame:
     duckdb, most = library("duckdb", "DuckDB files"), limit()
     locked = {"enable_external_access": "false", "autoload_known_extensions": "false"}
     locked |= {"memory_limit": f"{most}B", "max_temp_directory_size": "0B"}
+    locked |= {"enable_progress_bar": "false"}  # it would be printed among the results
     with duckdb.connect(str(file), read_only=True, config=locked) as connection:
         try:
             with capped(COPIES * most):  # DuckDB keeps no account of long texts

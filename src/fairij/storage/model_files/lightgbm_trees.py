@@ -54,8 +54,8 @@ def check_trees(trees: list[Fields], features: int) -> None:
         _check_branches(left, right, leaves)
         _check_kinds(larger, kind, of_splits)
     for number in np.flatnonzero(categories):
-        fits = _categories_fit(trees[number], int(categories[number]))
-        require(fits, f"the categories of tree {number} do not fit together")
+        divided = _categories_fit(trees[number], int(categories[number]))
+        require(divided, f"the categories of tree {number} do not fit together")
 
 
 def whole(values: Sequence[str], name: str) -> Whole:

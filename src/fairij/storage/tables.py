@@ -219,9 +219,9 @@ def _duckdb(file: Path, query: str) -> pd.DataFrame:
     duckdb, most = library("duckdb", "DuckDB files"), limit()
     locked = {"enable_external_access": "false", "autoload_known_extensions": "false"}
     locked |= {"memory_limit": f"{most}B", "max_temp_directory_size": "0B"}
-    locked |= {"enable_progress_bar": "false"}  # it would be printed among the results
     with duckdb.connect(str(file), read_only=True, config=locked) as connection:
         try:
+            connection.execute("set enable_progress_bar = false")  # it is printed among results
             with capped(COPIES * most):  # DuckDB keeps no account of long texts
                 connection.execute(query)
                 return _fetched(connection, file, most)

@@ -259,3 +259,18 @@ def test_probabilities_are_not_taken_for_labels() -> None:
     with pytest.raises(InvalidInputError, match=r"`y_pred` must hold predicted labels, .* 0\.25"):
         fairness.audit(y, [0.25, 0.75, 0.5, 1.0], sensitive_features=groups)
     assert fairness.audit(y, [0.0, 1.0, 1.0, 1.0], sensitive_features=groups)["accuracy"] == 0.75
+
+
+@pytest.mark.parametrize("weight", [None, np.linspace(0.5, 1.5, 400)])
+def test_many_groups_are_resampled_in_parts(
+    monkeypatch: pytest.MonkeyPatch, weight: np.ndarray[Any, Any] | None
+) -> None:
+    """The tables of all resamples at once could take more memory than there is."""
+    y_true, y_pred, _ = draw(0, 400)
+    groups = np.arange(400) % 50
+    given = {"sensitive_features": groups, "sample_weight": weight, "n_resamples": 20}
+    expected = audit(y_true, y_pred, **given)
+    monkeypatch.setattr("fairij.fairness.audits.RESAMPLED", 50 * 2 * 2 * 3)
+    found = audit(y_true, y_pred, **given)
+    pd.testing.assert_frame_equal(found.metrics, expected.metrics, check_exact=True)
+    pd.testing.assert_frame_equal(found.more, expected.more, check_exact=True)

@@ -13,6 +13,7 @@ from biased import fair, problem
 from damage import damaged
 from fairij import Edit
 from fairij.data.arrow_source import ArrowSource
+from fairij.data.memory import TooLargeError, reading_at_most
 from fairij.errors import CorruptEditError, InvalidInputError
 from fairij.storage.checksummed import read_sealed, write_sealed
 
@@ -53,9 +54,7 @@ def test_damaged_tables(tmp_path: Path, kind: str) -> None:
     assert refused > 30
 
 
-def test_sizes_are_checked_before_anything_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_are_checked_before_anything_is_read(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_sealed(path, {"value": torch.ones(5)}, {"format": "f"})
     header, tensors = read_sealed(path, "f")
@@ -63,8 +62,10 @@ def test_sizes_are_checked_before_anything_is_read(
     assert torch.equal(tensors["value"], torch.ones(5))
     with pytest.raises(ValueError, match="its format is 'f', not 'g'"):
         read_sealed(path, "g")
-    monkeypatch.setattr("fairij.storage.checksummed.LARGEST_FILE", 100)
-    with pytest.raises(ValueError, match="more than the 100 that are allowed"):
+    with reading_at_most(100), pytest.raises(TooLargeError, match="more than the 100 bytes that"):
+        read_sealed(path, "f")
+    path.write_bytes(path.read_bytes() + b"0")
+    with pytest.raises(ValueError, match="its tensors take 20 bytes, not the 21 there"):
         read_sealed(path, "f")
     path.write_bytes((2**62).to_bytes(8, "little") + b"{}")
     with pytest.raises(ValueError, match="header is longer than"):

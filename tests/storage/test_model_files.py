@@ -19,7 +19,7 @@ from fairij import adapt
 from fairij.errors import InvalidInputError
 from fairij.storage.model_files import Opening, load_model
 from fairij.storage.model_files.columns import known_columns, numbers, prepared
-from fairij.storage.model_files.lightgbm_text import check_lightgbm_text
+from fairij.storage.model_files.estimators import lightgbm_content
 
 TABLE = plain_files.make_table(200, 0)
 NEW = plain_files.make_table(60, 1)
@@ -81,8 +81,7 @@ def test_a_changed_lightgbm_file_never_reaches_lightgbm(
             content = booster_text[:start] + digits + booster_text[end:]
         path.write_bytes(content)
         try:
-            check_lightgbm_text(path)
-            model = lightgbm.Booster(model_file=str(path))
+            model = lightgbm.Booster(model_str=lightgbm_content(path))
             model.predict(prepared(model, rows))
         except (InvalidInputError, lightgbm.basic.LightGBMError):
             refused += 1
@@ -106,7 +105,7 @@ def test_indices_outside_a_tree_are_found(
     path = tmp_path / "changed.txt"
     path.write_bytes(booster_text.replace(found[0], same_length, 1))
     with pytest.raises(InvalidInputError, match="tree 0"):
-        check_lightgbm_text(path)
+        lightgbm_content(path)
 
 
 def test_xgboost_files_keep_what_the_estimator_predicts_with(tmp_path: Path) -> None:

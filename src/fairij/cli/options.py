@@ -37,6 +37,25 @@ ShowColumn = Annotated[
 OUTPUTS_HELP = "What a torch module returns: logits, probabilities, or auto to find out."
 
 
+def _limit_memory(size: int | None) -> int | None:
+    from fairij.data.memory import set_limit
+
+    set_limit(size)
+    return size
+
+
+MaxMemory = Annotated[
+    int | None,
+    Option(
+        min=1,
+        help="Bytes of memory that one file may take once it is read; a small file may unpack to a "
+        "very large one. Default: half of the free memory.",
+        callback=_limit_memory,
+        rich_help_panel="The model",
+    ),
+]
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """How to open model files. This can run code, so it comes from the command line only."""
@@ -57,6 +76,7 @@ class ModelOptions:
         bool,
         "Open pickle, joblib and exported torch files. They run code that they carry.",
     ] = False
+    max_memory: MaxMemory = None
 
     def open(self, path: Path) -> ModelFile:
         """The model at this path."""

@@ -87,7 +87,7 @@ def open_table(path: Path, query: str | None = None, *, stream: bool = False) ->
     with reading(path, kind):
         data = dataset.dataset(str(path), format=FORMATS[kind])
         rows = data.count_rows()
-    names = [name for name in data.schema.names if not name.startswith(PANDAS_INDEX)]
+        names = [name for name in data.schema.names if not name.startswith(PANDAS_INDEX)]
     check_names(path, names)
     check_cells(path, rows, [n for n in names if types.is_nested(data.schema.field(n).type)])
     return Streamed(data, names)

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairij.data.arrow_checks import CELL, check_declared, check_plain, checked
+from fairij.data.memory import check_size, limit
 from fairij.data.sources import READ_ROWS, Name, Source
-from fairij.errors import InvalidInputError
+from fairij.errors import FairIJError, InvalidInputError
 
 COLUMN_BUFFER = 2**16  # bytes of a Parquet file read at a time for each column
 IPC_SUFFIXES = (".arrow", ".feather", ".ipc")
@@ -47,12 +49,25 @@ class ArrowSource(Source):
                 for part in getattr(fragment, "split_by_row_group", lambda f=fragment: [f])()
             ]
             self._names = list(whole.schema.names)
+            check_plain(whole.schema)
+            self._check_files()
             counts = [_fragment_rows(fragment) for fragment in self._fragments]
+            if min(counts, default=0) < 0:
+                raise ValueError("it says that it has fewer rows than none")
+        except FairIJError:
+            raise
         except ARROW_ERRORS as error:
             raise InvalidInputError(f"The data set {data} cannot be read: {error}") from None
         self._check(self.columns)
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(int).tolist()
         self.shape = (self._starts[-1], len(self.columns))
+
+    def _check_files(self) -> None:
+        """Raise if an Arrow file says that it is larger, unpacked, than memory may be."""
+        for fragment in self._fragments:
+            if _is_ipc(fragment):
+                with fragment.open() as opened:
+                    check_declared(opened, getattr(fragment, "path", "it"), 0, in_parts=True)
 
     def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:
         assert self.columns is not None
@@ -66,8 +81,14 @@ class ArrowSource(Source):
                 f"The data set must have at least one row for its column {name!r} to be read, got "
                 "0 rows: look for empty files."
             )
-        parts = self._batches([str(name)], READ_ROWS, 0, len(self))
-        return np.concatenate([part.iloc[:, 0].to_numpy() for part in parts])
+        what = f"The column {name!r} of {len(self)} rows"
+        check_size(what, CELL * len(self))
+        parts, total, most = [], 0, limit()
+        for part in self._batches([str(name)], READ_ROWS, 0, len(self)):
+            total += int(part.memory_usage(deep=True).sum())
+            check_size(what, total, most=most)
+            parts.append(part.iloc[:, 0].to_numpy())
+        return np.concatenate(parts)
 
     def _batches(self, columns: list[str], size: int, start: int, stop: int) -> Iterator[Any]:
         """Rows ``start`` to ``stop`` of some columns."""
@@ -83,6 +104,10 @@ class ArrowSource(Source):
                         yield batch.slice(low, high - low).to_pandas(ignore_metadata=True)
                     if place >= stop:
                         return
+                if place != last:
+                    raise ValueError(f"a part must have {last} rows so far, but has {place}")
+        except FairIJError:
+            raise
         except ARROW_ERRORS as error:
             raise InvalidInputError(f"The data set cannot be read: {error}") from None
 
@@ -103,9 +128,13 @@ def _fragment_rows(fragment: Any) -> int:
 def _fragment_batches(fragment: Any, columns: list[str], size: int) -> Iterator[Any]:
     """The rows of a fragment in order, not read ahead: that would hold several chunks."""
     arrow: Any = import_module("pyarrow.dataset")
+    if _is_ipc(fragment):
+        yield from _ipc_batches(fragment, columns, size)
+        return
     if getattr(fragment, "format", None) != arrow.ParquetFileFormat():  # or it has options
         at_once = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
-        yield from fragment.to_batches(columns=columns, batch_size=size, **at_once)
+        batches = fragment.to_batches(columns=columns, batch_size=size, **at_once)
+        yield from map(checked, batches)
         return
     # the scan of a data set would hold a whole row group, which may be the whole file
     parquet: Any = import_module("pyarrow.parquet")
@@ -116,6 +145,33 @@ def _fragment_batches(fragment: Any, columns: list[str], size: int) -> Iterator[
         groups = [group.id for group in fragment.row_groups]
         for batch in file.iter_batches(size, groups, columns, use_threads=False):
             yield batch.select(columns)  # they come in the order of the file
+
+
+def _ipc_batches(fragment: Any, columns: list[str], size: int) -> Iterator[Any]:
+    """The rows of an Arrow file. A scan of it would use its offsets before they are checked."""
+    pa, ipc, arrow = map(import_module, ("pyarrow", "pyarrow.ipc", "pyarrow.dataset"))
+    by_folder = arrow.get_partition_keys(fragment.partition_expression)
+    with fragment.open() as opened:
+        names = ipc.open_file(opened).schema.names
+        wanted = sorted(place for place, name in enumerate(names) if name in columns)
+        reader = ipc.open_file(opened, options=ipc.IpcReadOptions(included_fields=wanted))
+        for place in range(reader.num_record_batches):
+            batch = checked(reader.get_batch(place))
+            parts = []
+            for name in columns:
+                if name in batch.schema.names:
+                    parts.append(batch.column(name))
+                else:  # from the name of a folder, or of other files
+                    parts.append(pa.repeat(pa.scalar(by_folder.get(name)), batch.num_rows))
+            whole = pa.record_batch(parts, names=columns)
+            for first in range(0, whole.num_rows, size):
+                yield whole.slice(first, size)
+
+
+def _is_ipc(fragment: Any) -> bool:
+    arrow: Any = import_module("pyarrow.dataset")
+    form = getattr(fragment, "format", None)
+    return form == arrow.IpcFileFormat() and hasattr(fragment, "open")
 
 
 def _feature_names(features: Any) -> tuple[str, ...]:

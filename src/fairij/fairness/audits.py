@@ -36,6 +36,7 @@ from fairij.fairness.rates import (
 Array = NDArray[np.float64]
 Interval = tuple[float, float, float]
 COLUMNS = ["value", "low", "high"]
+RESAMPLED = 2**23  # numbers in the tables that are drawn at a time
 
 
 def _frame(rows: dict[str, Interval]) -> pd.DataFrame:
@@ -122,6 +123,16 @@ class Labelled:
         times = (np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(n_resamples))
         return np.stack([self.counts(weight * often) for often in times])
 
+    def drawn(self, n_resamples: int, rng: np.random.Generator) -> dict[str, Array]:
+        """Every performance and gap of rows drawn with replacement, ``(R,)`` each.
+
+        Tables of many groups are drawn in parts, so that memory is bounded.
+        """
+        step = max(1, RESAMPLED // self.table.size)
+        sizes = [min(step, n_resamples - first) for first in range(0, n_resamples, step)]
+        parts = [measures(self.resampled(size, rng)) for size in sizes]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
     def rate_intervals(self, confidence: float = 0.95) -> dict[str, Array]:
         """``value, low, high`` of each group, ``(3, G)``, for every audited rate and class."""
         table, found = self.table, dict[str, Array]()
@@ -202,7 +213,7 @@ def audit(
     """
     _check_settings(n_resamples, confidence)
     data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    draws = measures(data.resampled(n_resamples, np.random.default_rng(random_state)))
+    draws = data.drawn(n_resamples, np.random.default_rng(random_state))
     names = data.classes.tolist()
     if class_names is not None and len(class_names) == len(names) == 2:
         names = list(class_names)

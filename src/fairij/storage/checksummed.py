@@ -14,11 +14,13 @@ from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
+from fairij.data.memory import check_size
+
 UNSEALED = "0" * 64
 # errors that reading a damaged file, or one of another kind, can raise
 UNREADABLE = (SafetensorError, ValueError, TypeError, KeyError, RecursionError, OSError)
 LARGEST_HEADER = 2**26
-LARGEST_FILE = 2**38
+CHUNK = 2**20
 
 
 def write_sealed(target: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
@@ -40,28 +42,41 @@ def _in_order(header: bytes) -> bytes:
 
 
 def read_sealed(path: Path, form: str) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Header and tensors; raises one of ``UNREADABLE`` if the file is not whole."""
+    """Header and tensors; raises one of ``UNREADABLE`` if the file is not whole.
+
+    The file is read once in parts, for its seal, before any of it is kept in memory.
+    """
     require_plain(path)
     size = path.stat().st_size
-    if size > LARGEST_FILE:
-        raise ValueError(f"it has {size} bytes, more than the {LARGEST_FILE} that are allowed")
     with path.open("rb") as file:
         length = file.read(8)
         if int.from_bytes(length, "little") > min(LARGEST_HEADER, size):
             raise ValueError("its header is longer than the file or than is allowed")
         start = file.read(int.from_bytes(length, "little"))
-        header = json.loads(start)["__metadata__"]
-        if not isinstance(header, dict):
-            raise ValueError("its header is not a table")
-        if header["format"] != form:
-            raise ValueError(f"its format is {header['format']!r}, not {form!r}")
+        header = _checked_header(start, size - 8 - len(start), form)
+        check_size(path, size)
+        seal = header["sha256"]
+        digest = hashlib.sha256(length + start.replace(_seal(seal), _seal(UNSEALED), 1))
+        while part := file.read(CHUNK):
+            digest.update(part)
+        if digest.hexdigest() != seal:
+            raise ValueError("its bytes have changed since it was saved")
         file.seek(0)
-        content = file.read()
-    digest = hashlib.sha256(length + start.replace(_seal(header["sha256"]), _seal(UNSEALED), 1))
-    digest.update(memoryview(content)[8 + len(start) :])
-    if digest.hexdigest() != header["sha256"]:
-        raise ValueError("its bytes have changed since it was saved")
-    return header, from_safetensors(content)
+        return header, from_safetensors(file.read(size))
+
+
+def _checked_header(start: bytes, rest: int, form: str) -> dict[str, str]:
+    """The header of text. Its tensors must take all the rest of the file."""
+    table = json.loads(start)
+    header = table["__metadata__"]
+    if not isinstance(header, dict):
+        raise ValueError("its header is not a table")
+    if header["format"] != form:
+        raise ValueError(f"its format is {header['format']!r}, not {form!r}")
+    ends = [one["data_offsets"][1] for name, one in table.items() if name != "__metadata__"]
+    if max(ends, default=0) != rest:
+        raise ValueError(f"its tensors take {max(ends, default=0)} bytes, not the {rest} there")
+    return header
 
 
 def require_plain(path: Path) -> None:

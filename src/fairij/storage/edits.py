@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fairij._version import __version__
 from fairij.data.hashing import without_addresses
+from fairij.data.memory import TooLargeError
 from fairij.errors import CorruptEditError, InvalidInputError, WrongModelError
 from fairij.method.preparation import Settings
 from fairij.method.types import Outcome
@@ -117,6 +118,8 @@ class Edit:
                 settings=json.loads(header["settings"]),
             )
             problems = edit._problems()
+        except TooLargeError:
+            raise
         except (KeyError, SafetensorError, ValueError, TypeError, RecursionError) as error:
             problems = [f"it has no {error}" if isinstance(error, KeyError) else str(error)]
         if problems:

@@ -5,20 +5,26 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
+import io
 import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import pandas as pd
 
+from fairij.data.arrow_checks import Batches
+from fairij.data.memory import TooLargeError, capped, check_size, limit
+from fairij.data.parquet_checks import check_parquet
 from fairij.errors import InvalidInputError
 from fairij.storage.reading import library, reading
 
-STREAM = b"\xff\xff\xff\xff"  # the first bytes of Arrow's streaming format
+CHUNK = 2**20
+CELL, OBJECT = 8, 256  # bytes that a cell takes in a table, and a value of JSON in Python
+COPIES = 3  # of what is read: in DuckDB, in parts, joined
+VECTORS = 32  # of 2,048 rows; what is fetched from DuckDB at a time
 PathLike = str | os.PathLike[str]
 KINDS: dict[str, str] = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "csv"),
@@ -120,9 +126,37 @@ def near_matches(name: str, known: Sequence[str]) -> list[str]:
     return [folded[other] for other in close]
 
 
-def _opened(file: Path) -> Any:
+def _opened(file: Path, cell: int) -> io.TextIOWrapper:
+    """A text file, unpacked if it is packed. It ends with an error where it becomes too large."""
     opened: Any = gzip.open if file.name.lower().endswith(".gz") else open
-    return opened(file, "rt", encoding="utf-8-sig", newline="")
+    counted = Counted(opened(file, "rb"), file, cell)
+    return io.TextIOWrapper(io.BufferedReader(counted, CHUNK), encoding="utf-8-sig", newline="")
+
+
+class Counted(io.RawIOBase):
+    """A binary file that may give only so many bytes and cells as memory may take.
+
+    ``cell`` is what a cell takes beyond its text; commas and lines are counted as cells.
+    """
+
+    def __init__(self, file: BinaryIO, path: Path, cell: int) -> None:
+        self._file, self._path, self._cell = file, path, cell
+        self._total, self._most = 0, limit()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._file.read(len(buffer))
+        cells = sum(map(content.count, (b",", b"\t", b"\n")))
+        self._total += len(content) + cells * self._cell
+        check_size(self._path, self._total, most=self._most)
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _separator(file: Path) -> str:
@@ -131,7 +165,7 @@ def _separator(file: Path) -> str:
 
 def _csv(file: Path, text_columns: Sequence[str]) -> pd.DataFrame:
     separator = _separator(file)
-    with _opened(file) as text:
+    with _opened(file, CELL) as text:
         header = next(csv.reader(text, delimiter=separator), [])
     check_names(file, header)  # pandas renames repeated columns without telling
     if len(header) == 1 and ";" in header[0]:
@@ -139,8 +173,12 @@ def _csv(file: Path, text_columns: Sequence[str]) -> pd.DataFrame:
             f"The columns of {file} must be separated by commas, but its first line has "
             "semicolons: save it again with commas."
         )
-    read: Any = partial(pd.read_csv, file, sep=separator, encoding="utf-8-sig")
-    frame: pd.DataFrame = read(low_memory=False)
+
+    def read(**options: Any) -> pd.DataFrame:
+        with _opened(file, CELL) as text:
+            return pd.read_csv(text, sep=separator, **options)
+
+    frame = read(low_memory=False)
     kept = [name for name in text_columns if name in frame]
     if kept:
         frame[kept] = read(usecols=kept, dtype=str, na_filter=False)[kept].to_numpy()
@@ -149,7 +187,7 @@ def _csv(file: Path, text_columns: Sequence[str]) -> pd.DataFrame:
 
 def _json(file: Path) -> pd.DataFrame:
     """A list of records, or one record per line."""
-    with _opened(file) as text:
+    with _opened(file, OBJECT) as text:
         if file.name.lower().endswith(".json"):
             return pd.DataFrame(json.load(text))
         return pd.DataFrame([json.loads(line) for line in text if line.strip()])
@@ -157,27 +195,51 @@ def _json(file: Path) -> pd.DataFrame:
 
 def _parquet(file: Path) -> pd.DataFrame:
     library("pyarrow", "Parquet files")
+    check_parquet(file)
     return pd.read_parquet(file, engine="pyarrow")
 
 
 def _arrow(file: Path) -> pd.DataFrame:
-    ipc, feather = (
-        library(f"pyarrow.{part}", "Arrow and Feather files") for part in ("ipc", "feather")
-    )
-    with file.open("rb") as opened:
-        is_stream = opened.read(4) == STREAM  # Hugging Face's datasets are streams
-    if not is_stream:
-        return cast("pd.DataFrame", feather.read_table(file).to_pandas())
-    with ipc.open_stream(file.read_bytes()) as stream:
-        return cast("pd.DataFrame", stream.read_all().to_pandas())
+    """An Arrow file (Feather) or stream, as Hugging Face's datasets are."""
+    pyarrow = library("pyarrow", "Arrow and Feather files")
+    with pyarrow.OSFile(str(file)) as opened:
+        batches = Batches(opened, file)
+        try:
+            table = pyarrow.Table.from_batches(list(batches), batches.schema)
+        except pyarrow.ArrowMemoryError as error:
+            raise ValueError(f"a part of it is too large ({error})") from None
+    return cast("pd.DataFrame", table.to_pandas())
 
 
 def _duckdb(file: Path, query: str) -> pd.DataFrame:
-    """The rows of a query that can read this file and nothing else."""
-    duckdb = library("duckdb", "DuckDB files")
+    """The rows of a query that can read this file and nothing else.
+
+    A view in the file may have rows without end, so they are fetched in parts and counted.
+    """
+    duckdb, most = library("duckdb", "DuckDB files"), limit()
     locked = {"enable_external_access": "false", "autoload_known_extensions": "false"}
+    locked |= {"memory_limit": f"{most}B", "max_temp_directory_size": "0B"}
     with duckdb.connect(str(file), read_only=True, config=locked) as connection:
-        return cast("pd.DataFrame", connection.execute(query).df())
+        try:
+            connection.execute("set enable_progress_bar = false")  # it is printed among results
+            with capped(COPIES * most):  # DuckDB keeps no account of long texts
+                connection.execute(query)
+                return _fetched(connection, file, most)
+        except (MemoryError, duckdb.OutOfMemoryException) as error:
+            if isinstance(error, TooLargeError):
+                raise
+    check_size(file, most + 1, most=most)
+    raise AssertionError
+
+
+def _fetched(connection: Any, file: Path, most: int) -> pd.DataFrame:
+    parts: list[pd.DataFrame] = []
+    size = 0
+    while len(part := connection.fetch_df_chunk(VECTORS)) or not parts:
+        size += int(part.memory_usage(deep=True).sum())
+        check_size(file, size, most=most)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
 
 def _is_nested(value: Any) -> bool:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from fairij.data.memory import check_size
 from fairij.errors import InvalidInputError
 from fairij.storage.model_files import estimators, huggingface, torch_files
 from fairij.storage.model_files.columns import ModelFile, Opening
@@ -20,6 +21,9 @@ FORMATS: dict[str, Callable[[Path, Opening], ModelFile]] = {
     **dict.fromkeys((".safetensors", ".pt", ".pth"), torch_files.state_file),
     ".pt2": torch_files.exported_program,
 }
+
+# memory that a byte of the file takes while it is read: text as words, lists and arrays
+GROWTH = {".txt": 20, ".json": 20, ".ubj": 5}
 
 
 def load_model(path: str | os.PathLike[str], opening: Opening | None = None) -> ModelFile:
@@ -39,4 +43,5 @@ def load_model(path: str | os.PathLike[str], opening: Opening | None = None) -> 
             f"A model's name must end in one of {', '.join(FORMATS)}, or be a Hugging Face "
             f"folder; got {file}."
         )
+    check_size(file, GROWTH.get(file.suffix.lower(), 1) * file.stat().st_size)
     return FORMATS[file.suffix.lower()](file, opening)

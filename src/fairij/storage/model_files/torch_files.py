@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fairij.errors import InvalidInputError
 from fairij.storage.model_files.columns import ModelFile, Opening, file_of
-from fairij.storage.reading import reading, require
+from fairij.storage.reading import check_archive, reading, require
 
 
 def state_file(path: Path, opening: Opening) -> ModelFile:
@@ -79,6 +79,7 @@ def _state(path: Path, opening: Opening) -> Any:
         return _real(path, load_file(path))
     is_archive = zipfile.is_zipfile(path)  # older versions of torch wrote other files
     if is_archive:
+        check_archive(path)
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()  # torch ignores the checksums
         require(damaged is None, f"its part {damaged!r} has changed since it was saved")

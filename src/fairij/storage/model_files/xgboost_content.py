@@ -1,201 +1,211 @@
-"""Check an XGBoost file before XGBoost reads it.
+"""Read an XGBoost file strictly, and write it again from what was checked.
 
-XGBoost trusts the lengths and indices in a file, and wrong ones crash the process.
+XGBoost trusts the lengths and indices in a file, and wrong ones crash the process. Of names that
+are there twice it may take the other one. So it is never given the file: it gets Universal Binary
+JSON of known parts, made of checked values. Numbers keep the precision in which XGBoost holds
+them, so predictions are the same to the last bit.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairij.storage.reading import require
+from fairij.storage.model_files.ubj import Ubj, to_ubj
+from fairij.storage.model_files.xgboost_trees import Whole, checked_trees, number_in, whole
+from fairij.storage.reading import require, strict_json
 
-# markers of Universal Binary JSON: numbers (big-endian), and values without content
-NUMBERS = {"i": ">i1", "U": ">u1", "I": ">i2", "l": ">i4", "L": ">i8", "d": ">f4", "D": ">f8"}
-CONSTANTS = {"Z": None, "T": True, "F": False}
-BRANCHES = ("left_children", "right_children", "parents")
-# the lines of a tree that have one entry per node
-BY_NODE = (*BRANCHES, "split_indices", "split_conditions", "default_left", "base_weights")
-BY_NODE_IF_THERE = ("split_type", "loss_changes", "sum_hessian")
-BY_CATEGORICAL_NODE = ("categories_nodes", "categories_segments", "categories_sizes")
+LEARNER = {"gradient_booster", "learner_model_param", "objective"}
+LEARNER_OPTIONAL = {"attributes", "feature_names", "feature_types"}
+MODEL = {"gbtree_model_param", "tree_info", "trees"}
+MODEL_OPTIONAL = {"cats", "iteration_indptr"}
+MODEL_PARAMETERS = {"num_trees", "num_parallel_tree", "size_leaf_vector", "num_feature"}
+LEARNER_PARAMETERS = ("base_score", "boost_from_average", "num_class", "num_feature", "num_target")
+# the kinds of number that names of categories may have, by XGBoost's own codes
+CODES = {9: ">i1", 10: ">u1", 11: ">i2", 13: ">i4", 15: ">i8"}
+MOST_FEATURES = 2**20  # XGBoost keeps 64 rows of them for each thread
 BAD_CATEGORIES = "its categories do not fit together"
+NO_TREES = (
+    "it must have trees ('gbtree' or 'dart'), but has {!r}: train a LogisticRegression instead of "
+    "a linear booster"
+)
 
 
-def check_xgboost(path: Path) -> None:
-    """Raise unless the file is whole and its parts fit together."""
-    content = path.read_bytes()
-    model = json.loads(content) if path.suffix.lower() == ".json" else Ubj(content).whole()
+@dataclass(frozen=True)
+class Checked:
+    """What XGBoost is given, and what the file says about its origin."""
+
+    content: bytes
+    attributes: dict[str, str]
+
+
+def canonical_xgboost(content: bytes, *, is_json: bool) -> Checked:
+    """Raises ValueError unless the file is whole and its parts fit together."""
+    model = strict_json(content) if is_json else Ubj(content).whole()
     try:
-        _check_learner(model["learner"])
+        _only(model, {"learner", "version"}, set(), "the file")
+        learner = _learner(model["learner"], len(content))
+        version = whole(model["version"])
+        fits = len(version) == 3 and bool(((version >= 0) & (version < 1000)).all())
+        require(fits, "its version must be three numbers")
     except KeyError as error:
         raise ValueError(f"it has no {error}") from None
     except (TypeError, AttributeError, IndexError, OverflowError):
         raise ValueError("its parts are not of the kinds that XGBoost writes") from None
+    return Checked(to_ubj({"learner": learner, "version": version.tolist()}), learner["attributes"])
 
 
-class Ubj:
-    """A reader of Universal Binary JSON that never reads past the end of the content."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content, self._at = content, 0
-
-    def whole(self) -> Any:
-        value, rest = self._value(), len(self._content) - self._at
-        require(rest == 0, f"it has {rest} bytes after its end")
-        return value
-
-    def _value(self) -> Any:
-        marker = self._marker()
-        if marker == "{":
-            return self._table()
-        if marker == "[":
-            return self._list()
-        if marker in NUMBERS:
-            return self._numbers(marker, 1)[0].item()
-        if marker in CONSTANTS:
-            return CONSTANTS[marker]
-        require(marker in ("S", "C"), f"byte {self._at - 1} is no marker of a value")
-        return self._text() if marker == "S" else self._bytes(1).decode()
-
-    def _table(self) -> dict[str, Any]:
-        table: dict[str, Any] = {}
-        while not self._skips("}"):
-            name = self._text()
-            table[name] = self._value()
-        return table
-
-    def _list(self) -> Any:
-        if self._skips("$"):
-            marker = self._marker()
-            require(marker in NUMBERS, f"byte {self._at - 1} is no marker of a kind of number")
-            require(self._skips("#"), f"byte {self._at} must begin the length of a list")
-            return self._numbers(marker, self._length())
-        if self._skips("#"):
-            return [self._value() for _ in range(self._length())]
-        values = []
-        while not self._skips("]"):
-            values.append(self._value())
-        return values
-
-    def _text(self) -> str:
-        return self._bytes(self._length()).decode("utf-8")
-
-    def _length(self) -> int:
-        """A length. XGBoost writes it in eight bytes."""
-        require(self._skips("L"), f"byte {self._at} must begin a length")
-        return int.from_bytes(self._bytes(8), "big", signed=True)
-
-    def _numbers(self, marker: str, count: int) -> NDArray[Any]:
-        kind = np.dtype(NUMBERS[marker])
-        return np.frombuffer(self._bytes(count * kind.itemsize), kind)
-
-    def _marker(self) -> str:
-        return self._bytes(1).decode("latin-1")
-
-    def _skips(self, marker: str) -> bool:
-        """Whether this marker is next; if so, skip it."""
-        found = self._content[self._at : self._at + 1] == marker.encode()
-        self._at += found
-        return found
-
-    def _bytes(self, count: int) -> bytes:
-        if not 0 <= count <= len(self._content) - self._at:
-            raise ValueError("it was cut short or changed: a part is longer than what is there")
-        self._at += count
-        return self._content[self._at - count : self._at]
+def _only(table: Any, needed: set[str], optional: set[str], where: str) -> None:
+    """Raise unless a table has the needed names, and no others than the optional ones."""
+    require(isinstance(table, dict), f"{where} is no table")
+    for name in sorted(needed - table.keys()):
+        raise KeyError(name)
+    for name in sorted(table.keys() - needed - optional):
+        raise ValueError(f"{where} has the unknown part {name[:30]!r}")
 
 
-def _check_learner(learner: Any) -> None:
-    parameters = learner["learner_model_param"]
-    features = int(parameters["num_feature"])
-    outputs = max(1, *(int(parameters.get(name, 1)) for name in ("num_class", "num_target")))
-    outer = learner["gradient_booster"]
-    model = outer.get("gbtree", outer)["model"]
-    trees = model.get("trees")
-    if trees is None:  # a linear model
-        return
-    number, info = int(model["gbtree_model_param"]["num_trees"]), _whole(model["tree_info"])
+def _learner(learner: Any, size: int) -> dict[str, Any]:
+    _only(learner, LEARNER, LEARNER_OPTIONAL, "the learner")
+    given = learner["learner_model_param"]
+    _only(given, {"base_score", "num_feature"}, set(LEARNER_PARAMETERS), "learner_model_param")
+    features = number_in(given["num_feature"], 1, MOST_FEATURES + 1, "num_feature")
+    classes, targets = (
+        number_in(given.get(name, least), 0, 2**31, name)
+        for name, least in (("num_class", "0"), ("num_target", "1"))
+    )
+    outputs = max(1, classes, targets)
+    _check_score(given["base_score"], outputs)
+    number_in(given.get("boost_from_average", "1"), 0, 2, "boost_from_average")
+    names, types = (_words(learner, name, features) for name in ("feature_names", "feature_types"))
+    require(len(set(names)) == len(names), "two of its features have the same name")
+    return {
+        "attributes": _texts(learner.get("attributes", {}), "attributes"),
+        "feature_names": names,
+        "feature_types": types,
+        "gradient_booster": _booster(learner["gradient_booster"], features, outputs, size),
+        "learner_model_param": {name: given[name] for name in LEARNER_PARAMETERS if name in given},
+        "objective": _objective(learner["objective"], classes),
+    }
+
+
+def _check_score(text: Any, outputs: int) -> None:
+    score = np.atleast_1d(np.array(strict_json(text)))
+    fits = score.ndim == 1 and score.dtype.kind in "if" and len(score) in (1, outputs)
+    require(bool(fits and np.isfinite(score).all()), f"its base_score is {str(text)[:40]!r}")
+
+
+def _words(learner: dict[str, Any], name: str, features: int) -> list[str]:
+    found = learner.get(name, [])
+    require(isinstance(found, list), f"its {name} must be a list")
+    plain = all(isinstance(word, str) and "\0" not in word for word in found)
+    require(plain and len(found) in (0, features), f"its {name} do not fit {features} features")
+    return found
+
+
+def _texts(table: Any, where: str) -> dict[str, str]:
+    pairs = table.items()
+    plain = all(isinstance(value, str) and "\0" not in name + value for name, value in pairs)
+    require(plain, f"its {where} must be text")
+    return dict(pairs)
+
+
+def _objective(objective: Any, classes: int) -> dict[str, Any]:
+    name = objective["name"]
+    plain = isinstance(name, str) and re.fullmatch(r"[\w:.-]{1,60}", name, re.ASCII) is not None
+    require(plain, "its objective has no name")
+    parts: dict[str, Any] = {"name": name}
+    for part, table in objective.items():
+        if part != "name":
+            parts[part] = _texts(table, "parameters of the objective")
+            own = parts[part].get("num_class", str(classes))
+            require(own == str(classes), f"its objective has num_class={own}, not {classes}")
+    return parts
+
+
+def _booster(booster: Any, features: int, outputs: int, size: int) -> dict[str, Any]:
+    kind = booster["name"]
+    require(kind in ("gbtree", "dart"), NO_TREES.format(kind))
+    if kind == "gbtree":
+        _only(booster, {"name", "model"}, set(), "the booster")
+        return {"name": kind, "model": _model(booster["model"], features, outputs, size)}
+    _only(booster, {"name", "gbtree", "weight_drop"}, set(), "the booster")
+    inner = _booster(booster["gbtree"], features, outputs, size)
+    require(inner["name"] == "gbtree", "the trees of dart must be in 'gbtree'")
+    drop = np.asarray(booster["weight_drop"])
+    fits = drop.ndim == 1 and drop.dtype.kind in "if" and len(drop) == len(inner["model"]["trees"])
+    require(fits, "not every tree has its weight")
+    require(bool((np.abs(drop) < 1e30).all()), "a weight of its trees is not finite")
+    return {"name": kind, "gbtree": inner, "weight_drop": list(map(float, drop))}
+
+
+def _model(model: Any, features: int, outputs: int, size: int) -> dict[str, Any]:
+    _only(model, MODEL, MODEL_OPTIONAL, "the model")
+    given, trees, info = model["gbtree_model_param"], model["trees"], whole(model["tree_info"])
+    _only(given, {"num_trees"}, MODEL_PARAMETERS, "gbtree_model_param")
+    number = number_in(given["num_trees"], 1, 2**31, "num_trees")
+    parallel = number_in(given.get("num_parallel_tree", "1"), 1, number + 1, "num_parallel_tree")
     problem = f"it says that it has {number} trees, but holds {len(trees)}"
-    require(len(trees) == len(info) == number, problem)
-    require(len(outer.get("weight_drop", trees)) == number, "not every tree has its weight")
-    exists = (info >= 0) & (info < outputs)
-    require(bool(exists.all()), "a tree adds to an output that the model does not have")
-    if "iteration_indptr" in model:
-        divided = _are_ends(_whole(model["iteration_indptr"]), number)
-        require(divided, "its rounds do not divide its trees")
-    _check_encoded(model.get("cats", {}), features)
-    for place, tree in enumerate(trees):
-        require(tree.get("id", place) == place, f"tree {place} is not in its place")
-        _check_tree(place, tree, features)
+    require(isinstance(trees, list) and len(trees) == len(info) == number, problem)
+    exists = bool(((info >= 0) & (info < outputs)).all()) and outputs <= number
+    require(exists, "a tree adds to an output that the model does not have")
+    ends = whole(model.get("iteration_indptr", np.arange(0, number + 1, outputs * parallel)))
+    require(_divide(ends, number), "its rounds do not divide its trees")
+    return {
+        "cats": _encoded(model.get("cats", {}), features),
+        "gbtree_model_param": {"num_trees": str(number), "num_parallel_tree": str(parallel)},
+        "iteration_indptr": ends.tolist(),
+        "tree_info": info.tolist(),
+        "trees": checked_trees(trees, features, size),
+    }
 
 
-def _check_encoded(cats: Any, features: int) -> None:
-    """Check the lists of category names."""
-    lists = cats.get("enc", [])
-    for names in lists:
-        if "offsets" in names:
-            offsets = _whole(names["offsets"])
-            require(not len(offsets) or _are_ends(offsets, len(names["values"])), BAD_CATEGORIES)
-    if lists:
-        segments, order = _whole(cats["feature_segments"]), _whole(cats["sorted_idx"])
-        require(not len(segments) or _are_ends(segments, len(order)), BAD_CATEGORIES)
-        known = len(lists) == features and len(segments) == features + 1
-        require(known, "its categories are of another number of features")
-        exists = (order >= 0) & (order < len(order))
-        require(bool(exists.all()), BAD_CATEGORIES)
-
-
-def _are_ends(ends: NDArray[np.int64], length: int) -> bool:
+def _divide(ends: Whole, length: int) -> bool:
     """Whether these numbers divide a list of this length into parts."""
-    return bool(ends[0] == 0 and ends[-1] == length and (np.diff(ends) >= 0).all())
+    return bool(len(ends) and ends[0] == 0 and ends[-1] == length and (np.diff(ends) >= 0).all())
 
 
-def _check_tree(number: int, tree: Any, features: int) -> None:
-    several = "its trees have several values per leaf; train it with multi_strategy="
-    one = int(tree["tree_param"].get("size_leaf_vector", 1)) <= 1
-    require(one, f"{several}'one_output_per_tree'")
-    nodes = int(tree["tree_param"]["num_nodes"])
-    for name in (*BY_NODE, *(name for name in BY_NODE_IF_THERE if name in tree)):
-        count = len(tree[name])
-        problem = f"tree {number} has {nodes} nodes, but {count} numbers as its {name}"
-        require(count == nodes, problem)
-    inner = _whole(tree["left_children"]) != -1
-    splits = _whole(tree["split_indices"])[inner]
-    exists = bool(((splits >= 0) & (splits < features)).all())
-    is_tree = exists and _is_tree(tree, nodes, inner)
-    require(is_tree, f"the branches of tree {number} do not make a tree")
-    fits = _categories_fit(tree, nodes, inner)
-    require(fits, f"the categories of tree {number} do not fit together")
+def _encoded(cats: Any, features: int) -> dict[str, Any]:
+    """The names of the categories of each feature."""
+    _only(cats, set(), {"enc", "feature_segments", "sorted_idx"}, "cats")
+    lists = cats.get("enc", [])
+    segments, order = (whole(cats.get(name, [])) for name in ("feature_segments", "sorted_idx"))
+    if not lists:
+        require(len(segments) == len(order) == 0, BAD_CATEGORIES)
+        return _stored([], segments, order)
+    known = isinstance(lists, list) and len(lists) == features and len(segments) == features + 1
+    require(known, "its categories are of another number of features")
+    require(_divide(segments, len(order)), BAD_CATEGORIES)
+    found = []
+    for names, start, end in zip(lists, segments[:-1], segments[1:], strict=True):
+        count = int(end - start)
+        found.append(_names(names, count))
+        require(bool((np.sort(order[start:end]) == np.arange(count)).all()), BAD_CATEGORIES)
+    return _stored(found, segments, order)
 
 
-def _is_tree(tree: Any, nodes: int, inner: NDArray[np.bool_]) -> bool:
-    """Whether branches lead to existing nodes, and back. Predicting does not check this."""
-    left, right, parents = (_whole(tree[name]) for name in BRANCHES)
-    children = np.concatenate([left[inner], right[inner]])
-    leads_out = ((children < 1) | (children >= nodes)).any()
-    if nodes < 1 or leads_out or ((right != -1) != inner).any():
-        return False
-    return bool((parents[children] == np.tile(np.flatnonzero(inner), 2)).all())
+def _stored(lists: list[Any], segments: Whole, order: Whole) -> dict[str, Any]:
+    arrays = {"feature_segments": segments.astype(">i4"), "sorted_idx": order.astype(">i4")}
+    return {"enc": lists, **arrays}
 
 
-def _categories_fit(tree: Any, nodes: int, inner: NDArray[np.bool_]) -> bool:
-    marked = np.flatnonzero(inner & (_whole(tree.get("split_type", [0] * nodes)) != 0))
-    if "categories_nodes" not in tree:
-        return len(marked) == 0
-    at, segments, sizes = (_whole(tree[name]) for name in BY_CATEGORICAL_NODE)
-    if not len(at) == len(segments) == len(sizes):
-        return False
-    rising = (np.diff(at, prepend=-1) > 0).all() and (at < nodes).all()
-    inside = (segments >= 0) & (sizes >= 0) & (segments + sizes <= len(tree["categories"]))
-    return bool(rising and np.isin(marked, at).all() and inside.all())
-
-
-def _whole(values: Any) -> NDArray[np.int64]:
-    found = np.asarray(values)
-    numbers = len(found) == 0 or (found.ndim == 1 and found.dtype.kind in "iub")
-    require(numbers, "a line that must hold whole numbers holds something else")
-    return found.astype(np.int64)
+def _names(names: Any, count: int) -> dict[str, Any]:
+    """The categories of one feature: numbers of one kind, or texts one after the other."""
+    values = whole(names["values"])
+    if "type" in names:
+        _only(names, {"type", "values"}, set(), "a list of categories")
+        code = names["type"]
+        require(code in CODES and len(values) == count, BAD_CATEGORIES)
+        ends = np.iinfo(CODES[code])
+        inside = bool(((values >= ends.min) & (values <= ends.max)).all())
+        require(inside, BAD_CATEGORIES)
+        return {"type": int(code), "values": values.astype(CODES[code])}
+    _only(names, {"offsets", "values"}, set(), "a list of categories")
+    offsets = whole(names["offsets"])
+    whole_list = _divide(offsets, len(values)) and len(offsets) == count + 1
+    require(whole_list or len(offsets) == len(values) == count == 0, BAD_CATEGORIES)
+    require(bool(((values >= -128) & (values < 256)).all()), BAD_CATEGORIES)
+    # XGBoost cuts names in other alphabets short, so they need not be whole text
+    return {"offsets": offsets.astype(">i4"), "values": values.astype(">i1")}

@@ -77,11 +77,33 @@ def test_the_interval_covers_where_the_naive_one_does_not() -> None:
 def test_one_candidate_has_no_optimism() -> None:
     rng = np.random.default_rng(3)
     predictions, y, codes = drawn(rng, 4000, 1)
-    choice = Choice(patterns_of(predictions, y, codes), PARITY, RULE, gap=0.1)
+    patterns = patterns_of(predictions, y, codes)
+    gap = float(PARITY(patterns.tables(patterns.times[None].astype(float)))[0, 0])
+    choice = Choice(patterns, PARITY, RULE, gap)
     found = choice.honest_gap()
     assert abs(found.optimism) < 0.005
+    assert found.optimism == found.expected - found.gap
     assert found.low < 0.1 < found.high
     assert found == choice.honest_gap()
+
+
+def test_the_interval_has_the_sampling_errors_of_the_choice_and_of_an_audit() -> None:
+    """Each has the variance of two rates; an interval with one of them would be 0.7 as wide."""
+    rng = np.random.default_rng(5)
+    predictions, y, codes = drawn(rng, 4000, 1)
+    choice = Choice(patterns_of(predictions, y, codes), PARITY, RULE, gap=0.1)
+    found = choice.honest_gap(n_resamples=1000)
+    of_one = 1.96 * math.sqrt(0.6 * 0.4 / 2000 + 0.5 * 0.5 / 2000)
+    assert found.high - found.low == pytest.approx(2 * math.sqrt(2) * of_one, rel=0.06)
+
+
+def test_resamples_of_resamples_have_twice_the_variance() -> None:
+    patterns = patterns_of(*drawn(np.random.default_rng(6), 500, 2))
+    rng = np.random.default_rng(7)
+    once, twice = patterns.resampled(rng, 4000), patterns.resampled_twice(rng, 4000)
+    assert twice.sum(1).tolist() == [500] * 4000
+    np.testing.assert_allclose(twice.mean(0), patterns.times, rtol=0.05)
+    assert twice.var(0).sum() / once.var(0).sum() == pytest.approx(2, rel=0.05)
 
 
 def test_a_metric_that_is_never_defined() -> None:
@@ -165,7 +187,7 @@ def test_resamples_of_large_tables_are_drawn_a_few_at_a_time(
     monkeypatch.setattr(honesty, "COUNTS_AT_ONCE", 5 * 30 * 8)
     patterns = patterns_of(*drawn(np.random.default_rng(0), 200, 30))
     Choice(patterns, PARITY, RULE, gap=0.0).honest_gap(n_resamples=12)
-    assert sizes == [5, 5, 2]
+    assert sizes == [1, 5, 5, 2]  # first the choice as it was
 
 
 def test_all_rows_held_out_names_the_setting() -> None:

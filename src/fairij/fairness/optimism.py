@@ -1,9 +1,12 @@
 """How much the gap of a chosen edit grows on new rows.
 
-The candidate with the smallest gap on the validation rows is partly the luckiest one. So the choice
-is repeated on resamples of the rows, and each chosen gap is measured on a second, independent
-resample. The candidates are not computed again: if they come from the rows of the choice, as with
-``validation="reuse"``, the expected gap is too low.
+The interval is for an audit of the chosen edit on as many new rows. Two sampling errors part its
+gap from the one of the choice: that of the rows of the choice, and that of the new rows. So gaps are
+measured on resamples of resamples, which have both. And the candidate with the smallest gap is
+partly the luckiest one. So for half of the measurements the choice is repeated on an independent
+resample, and the other half keep the choice as it was: repeating it adds its luck, but also a spread
+over candidates, which an audit of one edit does not have. The candidates are not computed again: if
+they come from the rows of the choice, as with ``validation="reuse"``, the expected gap is too low.
 """
 
 from __future__ import annotations
@@ -28,13 +31,13 @@ COUNTS_AT_ONCE = 2**25  # resamples times candidates times cells of their tables
 
 @dataclass(frozen=True)
 class HonestGap:
-    """The gap of the chosen candidate, and the gap to expect on new rows."""
+    """The gap of the chosen candidate, and the gap to expect of an audit on as many new rows."""
 
     gap: float  # on the rows of the choice
     expected: float  # on new rows
     low: float
     high: float
-    optimism: float  # mean gap on new rows minus mean gap on the rows of the choice
+    optimism: float  # the expected gap minus that on the rows of the choice
     confidence: float
 
 
@@ -71,6 +74,12 @@ class Patterns:
         """How often each pattern occurs in resamples of all rows, ``(R, U)``."""
         total = int(self.times.sum())
         return rng.multinomial(total, self.times / total, size=size).astype(np.float64)
+
+    def resampled_twice(self, rng: np.random.Generator, size: int) -> Array:
+        """The same in a resample of each of ``size`` resamples."""
+        first = self.resampled(rng, size)
+        total = int(self.times.sum())
+        return rng.multinomial(total, first / total).astype(np.float64)
 
     def tables(self, times: Array) -> Array:
         """Confusion counts of all candidates, ``(R, K, G, C, C)``, for times ``(R, U)``."""
@@ -109,34 +118,38 @@ class Choice:
     performance: str | None = None  # a name in PERFORMANCES; else accuracy
 
     def honest_gap(self, n_resamples: int = 200) -> HonestGap:
-        """Repeat the choice on resamples, and measure each chosen one on another resample."""
+        """Measure the choice, and as many repeated ones, on resamples of resamples."""
         rng, patterns = np.random.default_rng(self.seed), self.patterns
         counted = patterns.predictions.shape[1] * patterns.n_groups * patterns.n_classes**2
         at_once = max(1, min(DRAWS_AT_ONCE // len(patterns.cells), COUNTS_AT_ONCE // counted))
+        first = int(self.chosen(patterns.tables(patterns.times[None].astype(np.float64)))[0])
         parts = [
-            self._repeated(min(at_once, n_resamples - start), rng)
+            self._measured(first, min(at_once, n_resamples - start), rng)
             for start in range(0, n_resamples, at_once)
         ]
-        seen, fresh = np.concatenate(parts, 1)
-        usable = np.isfinite(seen) & np.isfinite(fresh)
-        if not usable.any():
+        fresh = np.concatenate(parts)
+        fresh = fresh[np.isfinite(fresh)]
+        if not len(fresh):
             return HonestGap(self.gap, nan, nan, nan, nan, self.confidence)
         tail = (1 - self.confidence) / 2
-        low, high = map(float, np.quantile(fresh[usable], [tail, 1 - tail]))
-        expected, optimism = float(fresh[usable].mean()), float((fresh - seen)[usable].mean())
-        return HonestGap(self.gap, expected, low, high, optimism, self.confidence)
+        low, high = map(float, np.quantile(fresh, [tail, 1 - tail]))
+        expected = float(fresh.mean())
+        return HonestGap(self.gap, expected, low, high, expected - self.gap, self.confidence)
 
-    def _repeated(self, times: int, rng: np.random.Generator) -> Array:
-        """The gap of each chosen one on the resample of its choice and on another, ``(2, R)``."""
-        table = self.patterns.tables(self.patterns.resampled(rng, times))
+    def _measured(self, first: int, times: int, rng: np.random.Generator) -> Array:
+        """Gaps of the candidate ``first`` and of repeated choices, ``(2 R,)``."""
+        again = self.chosen(self.patterns.tables(self.patterns.resampled(rng, times)))
+        chosen = np.concatenate([np.full(times, first), again])
+        new = self.patterns.resampled_twice(rng, len(chosen))
+        return _defined(self.metric(self.patterns.tables_of(chosen, new)))
+
+    def chosen(self, table: Array) -> NDArray[np.int64]:
+        """The candidates that the rule takes by counts ``(R, K, G, C, C)``."""
         gaps = _defined(self.metric(table))  # (R, K)
         levels = PERFORMANCES.get(str(self.performance), accuracy)(table)
-        chosen = np.array(
+        return np.array(
             [self.choose(*row, before=float(row[1][0])) for row in zip(gaps, levels, strict=True)]
         )
-        again = self.patterns.tables_of(chosen, self.patterns.resampled(rng, times))
-        seen = np.take_along_axis(gaps, chosen[:, None], 1)[:, 0]
-        return np.stack([seen, _defined(self.metric(again))])
 
 
 def _defined(gaps: Array) -> Array:

@@ -58,6 +58,7 @@ def attributes_of(
         "candidates_": outcome.candidates,
         "chosen_": outcome.chosen,
         "moves_": None if moves is None else moves.cpu().numpy(),
+        "predicted_refits_": [],
         "diagnostics_": outcome.diagnostics
         | {"seconds": seconds, "caveats": list(prepared.caveats)},
     }

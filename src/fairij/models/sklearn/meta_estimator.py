@@ -35,6 +35,7 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     classes_: NDArray[Any]
     _choice: Choice | None
     _honest_gap: HonestGap | None
+    _refits: Any = None  # what refits are predicted from, in the object that was fitted
     _columns = Columns((), None)  # of the rows of `fit`; unknown in a result read from files
 
     @abstractmethod
@@ -77,6 +78,11 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if self._honest_gap is None and self._choice is not None:
             self._honest_gap, self._choice = self._choice.honest_gap(), None
         return self._honest_gap
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the rows of the fit, so that none travels with a copy or a pickle."""
+        state: dict[str, Any] = super().__getstate__()
+        return state | {"_refits": None} if "_refits" in state else state
 
     def __sklearn_clone__(self) -> Any:
         """A new object with the same settings; the fitted model stays fitted."""

@@ -124,7 +124,9 @@ def cell(whole: Patterns, constraint: str, count: int, trials: int) -> list[dict
     found = [trial(whole, constraint, count, rng) for _ in range(trials)]
     records = []
     for rule in found[0]:
-        means = {name: float(np.mean([one[rule][name] for one in found])) for name in found[0][rule]}
+        means = {
+            name: float(np.mean([one[rule][name] for one in found])) for name in found[0][rule]
+        }
         records.append(
             {"constraint": constraint, "rows": count, "choice": rule}
             | {"coverage": round(1 - means["below"] - means["above"], 4)}

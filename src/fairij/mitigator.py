@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,7 +20,7 @@ from fairij.errors import Notice
 from fairij.fairness.constraints import Constraint, Surrogate
 from fairij.method.engine import Engine
 from fairij.method.preparation import check_batches, check_seed, check_settings, prepare
-from fairij.method.refit import PredictedRefit, counts, kept, refits_of
+from fairij.method.refit import refits_of
 from fairij.method.results import attributes_of, choice_of
 from fairij.method.run import Progress, Run, silent, timed
 from fairij.method.search.base import Search
@@ -31,9 +31,6 @@ from fairij.models.losses import Loss
 from fairij.models.sklearn.meta_estimator import EditingEstimator
 from fairij.solvers.base import Solver
 from fairij.storage.edits import edit_of
-
-if TYPE_CHECKING:
-    import altair as alt
 
 
 @dataclass(eq=False, repr=False)
@@ -97,13 +94,19 @@ class FairIJ(EditingEstimator):
     estimator_ : object
         The edited copy, of the same type as ``estimator``.
     influence_ : ndarray of shape (N,)
-        The score of each training row. Positive: dropping it lowers the gap. NaN: split off.
+        The score of each training row: to first order, how far dropping it lowers the smooth gap.
+        NaN: split off.
+    joint_influence_ : ndarray of shape (N,) or None
+        With three or more groups, or a balanced constraint: the score by which rows are dropped,
+        for all gaps together. None if that is ``influence_``.
     loss_influence_ : ndarray of shape (N,) or None
         The same for the validation loss, with ``drop="loss_aware"``.
     direction_ : Tensor of shape (D,)
-        ``(H + damping I)^-1 grad M``, from which any row can be scored.
+        ``(H + damping I)^-1 grad M``, from which any row's influence follows.
     dropped_ : ndarray of int
         The dropped rows, most harmful first. Empty for searches that drop none.
+    predicted_refits_ : list of PredictedRefit
+        What `predict_refit` found.
     candidates_, chosen_ : DataFrame, int
         All edits that were tried, and the row of the one that was taken.
     moves_ : ndarray of shape (R, D) or None
@@ -192,24 +195,13 @@ class FairIJ(EditingEstimator):
         remember_columns(self, X)
         return [*data.notices, *prepared.notices, *outcome.notices]
 
-    def predict_refit(self, k: int | Sequence[int] | None = None) -> list[PredictedRefit]:
-        """What a model trained again without the k most harmful rows would do, for each k.
-
-        Default: the rows that the edit drops. Predicts parameters, gap and accuracy, and keeps
-        them in ``predicted_refits_``. Costs about as much as two of a fit's solves. Needs the rows
-        of the fit, which copies and pickles do not hold.
-        """
-        check_is_fitted(self, "estimator_")
-        refits, ks = kept(self._refits), counts(k, len(self.dropped_))
-        run = run_for(refits.X, refits.judged.X)
-        editable = self._adapted(run, self.estimator, self.edit_.parameter_names)
-        self.predicted_refits_ = run.together(lambda: refits.predict(editable, ks))
-        return self.predicted_refits_
-
     def editable(self) -> Editable:
         """The model as it was given, seen through the parameters that were edited."""
         check_is_fitted(self, "estimator_")
         return self._adapted(run_for(plain=False), self.estimator, self.edit_.parameter_names)
+
+    def _given_for(self, X: Any) -> Editable:
+        return self._adapted(run_for(X), self.estimator, self.edit_.parameter_names)
 
     def _edited_for(self, X: Any) -> Editable:
         return self._adapted(run_for(X), self.estimator_, self.edit_.parameter_names)
@@ -219,17 +211,16 @@ class FairIJ(EditingEstimator):
         model = adapt(estimator, parameters=parameters, batch_size=batch_size, memory_limit=limit)
         return run.editable(model, limit)
 
-    def plot_frontier(self, *, performance: str | None = None) -> alt.LayerChart:
+    def plot_frontier(self, *, performance: str | None = None) -> Any:
         """Every candidate's gap against its accuracy (or R^2) on validation rows."""
         return self._plots.frontier(self.candidates_, self.chosen_, performance=performance)
 
-    def plot_influence(self) -> alt.LayerChart:
+    def plot_influence(self) -> Any:
         """The sorted influence of the training rows, with the dropped ones shaded."""
         plots = self._plots
-        in_order = self.edit_.settings["drop"] == "fairness"
-        return plots.influence_curve(self.influence_, marked=len(self.dropped_) * in_order)
+        return plots.influence_curve(self.influence_, marked=self._dropped_in_order)
 
-    def plot_group_rates(self) -> alt.HConcatChart:
+    def plot_group_rates(self) -> Any:
         """Each group's rates before and after on validation rows, with intervals."""
         return self._plots.group_rates(self.before_.group_intervals, self.after_.group_intervals)
 

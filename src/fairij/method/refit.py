@@ -13,7 +13,6 @@ have no such minimum near them; they are held by ``damping |theta - theta_0|^2 /
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +21,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.data.checks import whole_number
 from fairij.data.row_vectors import blocks
 from fairij.errors import InvalidInputError
 from fairij.method.candidates import Judge
@@ -32,7 +30,6 @@ from fairij.method.objective import Objective
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.types import GroupedRows, Outcome
 from fairij.models.base import Editable
-from fairij.models.losses import Loss
 from fairij.solvers.base import Inverse, Solver
 from fairij.solvers.conjugate_gradient import ConjugateGradient
 
@@ -136,27 +133,6 @@ class PredictedRefit:
         return {name: getattr(self, name) for name in names}
 
 
-def counts(k: Any, chosen: int) -> list[int]:
-    """The numbers of rows to leave out, checked; ``chosen`` is that of the edit."""
-    if k is None and chosen == 0:
-        raise InvalidInputError(
-            "`k` must be a number of rows, as the chosen edit drops none: pass k=200 for the 200 "
-            "most harmful rows."
-        )
-    asked = [chosen] if k is None else list(k) if isinstance(k, Sequence | np.ndarray) else [k]
-    return [whole_number("k", one, 1) for one in asked]
-
-
-def kept(refits: Refits | None) -> Refits:
-    """What the fit kept; raise if this is a copy, or was read from files."""
-    if refits is None:
-        raise InvalidInputError(
-            "A refit is predicted from the training rows, which this object does not hold, as it "
-            "is a copy or was read from files. Call `predict_refit` on the object that was fitted."
-        )
-    return refits
-
-
 @dataclass(frozen=True)
 class Refits:
     """What a fit keeps by reference to predict refits: its rows, labels and scores.
@@ -164,7 +140,7 @@ class Refits:
     Copies and pickles of the fitted object do not have it, so no row travels with them.
     """
 
-    X: Any
+    training: Any  # the rows
     objective: Objective  # of the training rows, its model left out
     judged: GroupedRows
     settings: Settings
@@ -179,10 +155,10 @@ class Refits:
         order, able = most_harmful(self.scores, self.loss_scores, most=max(ks))
         if max(ks) > able:
             raise InvalidInputError(
-                f"`k` must be at most {able}, the number of rows that may be dropped; got {max(ks)}."
+                f"`k` must be at most {able}, as no more rows may be dropped; got {max(ks)}."
             )
         s = self.settings
-        objective = replace(self.objective, model=editable.linearize(self.X))
+        objective = replace(self.objective, model=editable.linearize(self.training))
         solver = s.solver if s.solver.name in ("cg", "exact") else ConjugateGradient()
         inverse = solver.prepare(GGN(objective), self.damping)
         held, found = not editable.trained_together, []
@@ -232,7 +208,7 @@ def refits_of(
         settings,
         len(prepared.labels.classes),
         float(outcome.diagnostics["damping"]),
-        outcome.influence,
+        outcome.influence if outcome.joint_influence is None else outcome.joint_influence,
         outcome.loss_influence,
         rows,
     )

@@ -134,7 +134,9 @@ def test_a_fit_says_what_to_expect(validation: str, task: str) -> None:
     found = model.honest_gap_
     assert found.gap == model.candidates_["gap"][model.chosen_]
     assert found.low <= found.expected <= found.high
-    assert found.expected > found.gap
+    assert found.optimism == found.expected - found.gap
+    # of three classes and half of the rows, more of the gap is noise than luck of the choice
+    assert (found.optimism > 0) == ((task, validation) != ("three", "split"))
 
 
 def test_where_the_choice_cannot_be_repeated() -> None:

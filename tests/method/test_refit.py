@@ -98,7 +98,7 @@ def test_leaves_at_the_damped_minimum_are_predicted(k: int) -> None:
     (found,) = model.predict_refit(k=k)
     kept: Refits = model._refits
     editable = adapt(model.estimator)
-    objective = replace(kept.objective, model=editable.linearize(kept.X))
+    objective = replace(kept.objective, model=editable.linearize(kept.training))
     asked = editable.theta + damped_minimum(objective, found.dropped, kept.damping)
     new = X[rows:]
     before, real = (
@@ -110,7 +110,7 @@ def test_leaves_at_the_damped_minimum_are_predicted(k: int) -> None:
 def test_the_first_step_solves_with_the_curvature_of_the_kept_rows() -> None:
     """Against a dense solve; the rows that are dropped need not be few."""
     kept: Refits = logistic()._refits
-    objective = replace(kept.objective, model=adapt(logistic().estimator).linearize(kept.X))
+    objective = replace(kept.objective, model=adapt(logistic().estimator).linearize(kept.training))
     inverse = Exact().prepare(GGN(objective), 1e-3)
     dropped = most_harmful(kept.scores)[0][:1500]
     weights = torch.zeros_like(objective.weights.clone())
@@ -128,7 +128,7 @@ def test_a_further_step_that_raises_the_objective_is_not_taken(
     values = iter([1.0, 0.5, 0.6])
     monkeypatch.setattr(refit, "_loss", lambda objective: next(values))
     kept: Refits = logistic()._refits
-    objective = replace(kept.objective, model=adapt(logistic().estimator).linearize(kept.X))
+    objective = replace(kept.objective, model=adapt(logistic().estimator).linearize(kept.training))
     objective = replace(objective, l2=objective.l2)
     inverse = Exact().prepare(GGN(objective), 1e-2)
     monkeypatch.setattr(Objective, "gradient", property(lambda o: torch.zeros_like(o.theta)))
@@ -189,5 +189,5 @@ def test_impossible_numbers_of_rows() -> None:
     for bad in (0, -1, 2.5, "all", [3, 0]):
         with pytest.raises(InvalidInputError, match="`k` must be a whole number of at least 1"):
             model.predict_refit(k=bad)
-    with pytest.raises(InvalidInputError, match=r"`k` must be at most 1?\d\d, the number of rows"):
+    with pytest.raises(InvalidInputError, match=r"`k` must be at most 1?\d\d, as no more rows"):
         model.predict_refit(k=200)

@@ -132,6 +132,11 @@ class PageOptions:
     show_text: Annotated[
         bool, "Show the worst training texts on the page. Without it, only their lengths."
     ] = False
+    predict_refit: Annotated[
+        list[str] | None,
+        "Predict what training again would do without the rows that the edit drops (chosen), or "
+        "without this number of the most harmful rows; repeatable.",
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -141,11 +146,12 @@ class EditOptions:
     constraint: Annotated[str, f"The gap to lower: {CONSTRAINTS}."] = "demographic_parity"
     accuracy_budget: Annotated[
         float | None,
-        "Choose the lowest gap that costs at most this much accuracy; 0.01 is one point.",
+        "Choose the lowest gap that costs at most this much accuracy; 0.01 is one point. "
+        "Exit code 3 if it is missed.",
     ] = None
     target_gap: Annotated[
         float | None,
-        "Choose the best accuracy whose gap is at most this; exit code 3 if there is none.",
+        "Choose the best accuracy whose gap is at most this; exit code 3 if it is missed.",
     ] = None
     slack: Annotated[
         float | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,6 +27,11 @@ class SelectionDefaults(Protocol):
     def target(self) -> float | None:
         """The gap that is asked for; None if the rule names none."""
         return None
+
+    @property
+    def budgets(self) -> Mapping[str, float]:
+        """How much of each measure may be lost, by name; empty if the rule has no budget."""
+        return {}
 
     def shortfall(self, gap: float) -> str | None:
         """What to say if the chosen candidate's gap misses the rule's aim; else None."""
@@ -79,6 +85,10 @@ class AccuracyBudget(SelectionDefaults):
 
     def choose(self, gap: Array, performance: Array, *, before: float) -> int:
         return _best(gap, performance, performance >= before - self.budget - ROUNDING)
+
+    @property
+    def budgets(self) -> Mapping[str, float]:
+        return {self.performance or "accuracy": self.budget}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ have no such minimum near them; they are held by ``damping |theta - theta_0|^2 /
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from fairij.data.row_vectors import blocks
 from fairij.errors import InvalidInputError
 from fairij.method.candidates import Judge
 from fairij.method.curvature import GGN
-from fairij.method.influence import most_harmful
+from fairij.method.influence import most_harmful, nested_gradients
 from fairij.method.objective import Objective
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.types import GroupedRows, Outcome
@@ -152,6 +153,12 @@ class Refits:
 
     def predict(self, editable: Editable, ks: list[int]) -> list[PredictedRefit]:
         """Refits without the k most harmful rows, for each k; they share their products."""
+        return [self._judged(editable, order, move) for order, _, move in self.moves(editable, ks)]
+
+    def moves(
+        self, editable: Editable, ks: list[int]
+    ) -> Iterator[tuple[Tensor, Tensor, Prediction]]:
+        """For each k the dropped rows, the edit at scale 1, and the predicted refit."""
         order, able = most_harmful(self.scores, self.loss_scores, most=max(ks))
         if max(ks) > able:
             raise InvalidInputError(
@@ -161,11 +168,14 @@ class Refits:
         objective = replace(self.objective, model=editable.linearize(self.training))
         solver = s.solver if s.solver.name in ("cg", "exact") else ConjugateGradient()
         inverse = solver.prepare(GGN(objective), self.damping)
-        held, found = not editable.trained_together, []
+        held = not editable.trained_together
         for k in ks:
-            move = predict(objective, inverse, solver.unshared, order[:k], held=held)
-            found.append(self._judged(editable, order[:k], move))
-        return found
+            edit = inverse.solve(nested_gradients(objective, order[:k], [k])[:, 0]).x
+            yield (
+                order[:k],
+                edit,
+                predict(objective, inverse, solver.unshared, order[:k], held=held),
+            )
 
     def _judged(self, editable: Editable, dropped: Tensor, found: Prediction) -> PredictedRefit:
         s, judged, loss = self.settings, self.judged, self.objective.loss

@@ -31,7 +31,7 @@ from fairij.method.selection import Selection
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
 CONSTRAINTS = ("demographic_parity", "equalized_odds", "equal_opportunity")
 SIZES = (500, 2000, 8000)
-TRIALS, POPULATION, TRAINING = 500, 40_000, 6000
+TRIALS, POPULATION, TRAINING = 300, 40_000, 6000
 BAND = (0.92, 0.98)
 RULES: dict[str, Selection] = {
     "budget": AccuracyBudget(0.01),

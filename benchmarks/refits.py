@@ -1,13 +1,13 @@
 """Predicted refits against real ones: the paper's network on Adult, over ten seeds.
 
-`python -m benchmarks.refits --processes 8` writes `benchmarks/results/refits.json`. In each seed, the
-network is trained, and trained again without the k rows that push the demographic parity gap up
-most, with the same seed. `FairIJ.predict_refit` predicts the second one from the first. Trained
-networks are kept in `build/benchmarks/refits`, so a run that was stopped continues. It needs the
-files of Adult in the cache of `fairij datasets fetch adult`.
+`python -m benchmarks.refits --processes 8` writes `benchmarks/results/refits.json`. In each seed,
+the network is trained, and trained again without the k rows that push the demographic parity gap up
+most. `FairIJ.predict_refit` predicts the second training from the first. Trained networks are kept
+in `build/benchmarks/refits`, so a run that was stopped continues. It needs the files of Adult, as
+`fairij datasets fetch adult` keeps them.
 
-"share" is the movement of the gap on test rows as a part of the refit's. A refit is one training
-from one seed, so single seeds differ by chance.
+A share is how far the gap on test rows moves, as a part of how far the refit moves it. A refit is
+one training from one seed, so single seeds differ by chance.
 """
 
 from __future__ import annotations

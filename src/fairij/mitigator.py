@@ -95,12 +95,10 @@ class FairIJ(EditingEstimator):
         The edited copy, of the same type as ``estimator``.
     influence_ : ndarray of shape (N,)
         The score of each training row: to first order, how far dropping it lowers the smooth gap.
-        NaN: split off.
-    joint_influence_ : ndarray of shape (N,) or None
+    joint_influence_, loss_influence_ : ndarray of shape (N,) or None
         With three or more groups, or a balanced constraint: the score by which rows are dropped,
-        for all gaps together. None if that is ``influence_``.
-    loss_influence_ : ndarray of shape (N,) or None
-        The same for the validation loss, with ``drop="loss_aware"``.
+        for all gaps together. With ``drop="loss_aware"``: the score for the validation loss. In
+        all scores, NaN stands for rows that were split off.
     direction_ : Tensor of shape (D,)
         ``(H + damping I)^-1 grad M``, from which any row's influence follows.
     dropped_ : ndarray of int
@@ -115,7 +113,7 @@ class FairIJ(EditingEstimator):
         Metrics on the rows that the choice was made on (so they are optimistic), and, with
         ``holdout_fraction``, on held-out rows (else None).
     honest_gap_ : HonestGap or None
-        Expected gap on new rows, by repeating the choice on bootstrap samples, where that is known.
+        The gap to expect of an audit on as many new rows, with an interval, where that is known.
     edit_ : Edit
         The edit, which can be saved, applied and undone.
     search_, diagnostics_ : Search, dict
@@ -200,11 +198,8 @@ class FairIJ(EditingEstimator):
         check_is_fitted(self, "estimator_")
         return self._adapted(run_for(plain=False), self.estimator, self.edit_.parameter_names)
 
-    def _given_for(self, X: Any) -> Editable:
-        return self._adapted(run_for(X), self.estimator, self.edit_.parameter_names)
-
-    def _edited_for(self, X: Any) -> Editable:
-        return self._adapted(run_for(X), self.estimator_, self.edit_.parameter_names)
+    def _editable_for(self, estimator: Any, X: Any) -> Editable:
+        return self._adapted(run_for(X), estimator, self.edit_.parameter_names)
 
     def _adapted(self, run: Run, estimator: Any, parameters: str | Sequence[str]) -> Editable:
         batch_size, limit = check_batches(self.batch_size, self.memory_limit)
@@ -217,8 +212,7 @@ class FairIJ(EditingEstimator):
 
     def plot_influence(self) -> Any:
         """The sorted influence of the training rows, with the dropped ones shaded."""
-        plots = self._plots
-        return plots.influence_curve(self.influence_, marked=self._dropped_in_order)
+        return self._plots.influence_curve(self.influence_, marked=self._dropped_in_order)
 
     def plot_group_rates(self) -> Any:
         """Each group's rates before and after on validation rows, with intervals."""

@@ -54,12 +54,8 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     _columns = Columns((), None)  # of the rows of `fit`; unknown in a result read from files
 
     @abstractmethod
-    def _edited_for(self, X: Any) -> Editable:
-        """The edited model, able to take ``X``."""
-
-    @abstractmethod
-    def _given_for(self, X: Any) -> Editable:
-        """The model as it was given, able to take ``X``."""
+    def _editable_for(self, estimator: Any, X: Any) -> Editable:
+        """The model, as it was given or edited, able to take ``X``."""
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (or values) by the edited model; no group is needed."""
@@ -110,7 +106,9 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 "it is a copy or was read from files. Call `predict_refit` on the object that was "
                 "fitted."
             )
-        self.predicted_refits_ = self._refits.predict(self._given_for(self._refits.training), ks)
+        self.predicted_refits_ = self._refits.predict(
+            self._editable_for(self.estimator, self._refits.training), ks
+        )
         return self.predicted_refits_
 
     def _numbers_of_rows(self, k: Any) -> list[int]:
@@ -189,6 +187,6 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("`X` must not be empty: there are 0 rows to predict.")
         self._check_columns(X)
         check_sparse("X", X)
-        editable = self._edited_for(X)
+        editable = self._editable_for(self.estimator_, X)
         check_runs("X", editable, X)
         return editable.outputs(X)

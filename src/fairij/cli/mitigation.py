@@ -118,9 +118,9 @@ def _show(fitted: FairIJ, shown: Comparison, summary: dict[str, Any], said: str)
     say(f"{summary['answer']} {summary['costs']}".strip())
     say(f"{positive_said(shown.after)} The model has {said}".strip())
     found = checks(fitted, on_validation_rows(fitted), shown if "test" in summary else None)
-    doubts = [check.name for check in found if check.verdict != "green"]
-    why = f" The page says more: {' '.join(doubts)}" if doubts else ""
-    say(f"How far to trust it: {MEANING[worst(found)]}. {reasons(found)}{why}")
+    doubts = [check.name for check in found if check.verdict not in ("green", worst(found))]
+    said = f"How far to trust it: {MEANING[worst(found)]}. {reasons(found)}".rstrip()
+    say(said + (f" The page says more: {' '.join(doubts)}" if doubts else ""))
 
 
 def _check_aims(asked: EditOptions, missed: list[Shortfall]) -> None:

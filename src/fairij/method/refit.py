@@ -7,8 +7,9 @@ have no such minimum near them; they are held by ``damping |theta - theta_0|^2 /
 
 1. `without`: a Newton step from ``theta_0`` with the curvature of the kept rows alone,
    ``(H - H_S + damping I) x = g_S``. An edit keeps ``H_S``, and so moves less.
-2. A further Newton step from there, with the model linearised again. It is taken only if it lowers
-   ``Phi``. Its damping holds this step, not the whole way.
+2. A further Newton step from there, with the model linearised again. Its damping holds this step,
+   not the whole way. If it does not lower ``Phi``, it is halved up to three times; if that does not
+   help, it is not taken.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from fairij.solvers.base import Inverse, Solver
 from fairij.solvers.conjugate_gradient import ConjugateGradient
 
 KEPT_TOLERANCE, MOST_STEPS = 1e-3, 100
-FURTHER_TOLERANCE = 1e-2
+FURTHER_TOLERANCE, HALVINGS = 1e-2, 3
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,13 @@ def predict(
         far = move.double()
         return _loss(at) - float(pull.double() @ far) + hold / 2 * float(far @ far)
 
-    moves = torch.zeros_like(first), first, first - step
-    places = replace(objective, weights=weights), there, there.moved(-step)
-    values = tuple(map(value, places, moves))
-    return Prediction(moves[1 + (values[2] < values[1])], first, (values[0], values[1], values[2]))
+    start, reached = value(replace(objective, weights=weights), 0 * first), value(there, first)
+    for _ in range(HALVINGS + 1):
+        further = value(there.moved(-step), first - step)
+        if further < reached:
+            return Prediction(first - step, first, (start, reached, further))
+        step = step / 2
+    return Prediction(first, first, (start, reached, further))
 
 
 def _loss(objective: Objective) -> float:

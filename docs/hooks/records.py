@@ -92,4 +92,48 @@ def refits() -> str:
     return _table(["k", *(str(k) for k in sorted(next(iter(found.values()))))], rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"engine": engine, "adult": adult, "refits": refits}
+def coverage() -> str:
+    """How often the interval of the honest gap covers a fresh audit."""
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for row in _record("coverage.json")["records"]:
+        found.setdefault((row["constraint"], row["rows"]), {})[row["choice"]] = row["coverage"]
+    names = {
+        "one: as it is": "one edit: as it is",
+        "one: an edit": "one edit: lowest gap",
+        "budget": "`AccuracyBudget(0.01)`",
+        "target": "`TargetGap(0.05)`",
+        "lowest gap": "`LowestGap()`",
+    }
+    rows = [
+        [constraint.replace("_", " "), f"{size:,}", *(f"{cell[name]:.2f}" for name in names)]
+        for (constraint, size), cell in found.items()
+    ]
+    return _table(["constraint", "rows", *names.values()], rows)
+
+
+def predicted_refits() -> str:
+    """How far predicted refits move the gap, as a part of how far real ones move it."""
+    forms = {
+        "edit": "the edit",
+        "first step": "kept curvature",
+        "prediction": "and the further step",
+    }
+    rows = [
+        [f"{row['k']:,}", what, *(_spread(row[f"{kind}, {form}"]) for form in forms)]
+        for row in _record("refits.json")["summary"]
+        for kind, what in (("hard", "predicted labels"), ("smooth", "mean scores"))
+    ]
+    return _table(["rows left out", "gap of", *forms.values()], rows)
+
+
+def _spread(found: dict[str, float]) -> str:
+    return f"{found['mean']:.2f} ({found['lowest']:.2f} to {found['highest']:.2f})"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "engine": engine,
+    "adult": adult,
+    "refits": refits,
+    "predicted_refits": predicted_refits,
+    "coverage": coverage,
+}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,6 +20,7 @@ from fairij.errors import Notice
 from fairij.fairness.constraints import Constraint, Surrogate
 from fairij.method.engine import Engine
 from fairij.method.preparation import check_batches, check_seed, check_settings, prepare
+from fairij.method.refit import refits_of
 from fairij.method.results import attributes_of, choice_of, undefined_notices
 from fairij.method.run import Progress, Run, silent, timed
 from fairij.method.search.base import Search
@@ -31,9 +32,6 @@ from fairij.models.losses import Loss
 from fairij.models.sklearn.meta_estimator import EditingEstimator
 from fairij.solvers.base import Solver
 from fairij.storage.edits import edit_of
-
-if TYPE_CHECKING:
-    import altair as alt
 
 
 @dataclass(eq=False, repr=False)
@@ -101,13 +99,17 @@ class FairIJ(EditingEstimator):
     estimator_ : object
         The edited copy, of the same type as ``estimator``.
     influence_ : ndarray of shape (N,)
-        The score of each training row. Positive: dropping it lowers the gap. NaN: split off.
-    loss_influence_ : ndarray of shape (N,) or None
-        The same for the validation loss, with ``drop="loss_aware"``.
+        The score of each training row: to first order, how far dropping it lowers the smooth gap.
+    joint_influence_, loss_influence_ : ndarray of shape (N,) or None
+        With three or more groups, or a balanced constraint: the score by which rows are dropped,
+        for all gaps together. With ``drop="loss_aware"``: the score for the validation loss. In
+        all scores, NaN stands for rows that were split off.
     direction_ : Tensor of shape (D,)
-        ``(H + damping I)^-1 grad M``, from which any row can be scored.
+        ``(H + damping I)^-1 grad M``, from which any row's influence follows.
     dropped_ : ndarray of int
         The dropped rows, most harmful first. Empty for searches that drop none.
+    predicted_refits_ : list of PredictedRefit
+        What `predict_refit` found.
     candidates_, chosen_ : DataFrame, int
         All edits that were tried, and the row of the one that was taken.
     moves_ : ndarray of shape (R, D) or None
@@ -116,7 +118,7 @@ class FairIJ(EditingEstimator):
         Metrics on the rows that the choice was made on (so they are optimistic), and, with
         ``holdout_fraction``, on held-out rows (else None).
     honest_gap_ : HonestGap or None
-        Expected gap on new rows, by repeating the choice on bootstrap samples, where that is known.
+        The gap to expect of an audit on as many new rows, with an interval, where that is known.
     edit_ : Edit
         The edit, which can be saved, applied and undone.
     search_, diagnostics_ : Search, dict
@@ -192,6 +194,7 @@ class FairIJ(EditingEstimator):
         self.edit_ = edit_of(editable, outcome, settings, loss, dropped, fingerprint())
         self.estimator_ = editable.edited(self.edit_.after.to(editable.theta))
         self._honest_gap, self._choice = None, choice_of(outcome, settings)
+        self._refits = refits_of(data.X, data.rows, prepared, settings, outcome)
         remember_columns(self, X)
         return [*data.notices, *prepared.notices, *outcome.notices, *undefined_notices(found)]
 
@@ -200,8 +203,8 @@ class FairIJ(EditingEstimator):
         check_is_fitted(self, "estimator_")
         return self._adapted(run_for(plain=False), self.estimator, self.edit_.parameter_names)
 
-    def _edited_for(self, X: Any) -> Editable:
-        return self._adapted(run_for(X), self.estimator_, self.edit_.parameter_names)
+    def _editable_for(self, estimator: Any, X: Any) -> Editable:
+        return self._adapted(run_for(X), estimator, self.edit_.parameter_names)
 
     def _adapted(self, run: Run, estimator: Any, parameters: str | Sequence[str]) -> Editable:
         batch_size, limit = check_batches(self.batch_size, self.memory_limit)
@@ -209,17 +212,15 @@ class FairIJ(EditingEstimator):
         model = adapt(estimator, batch_size=batch_size, memory_limit=limit, **options)
         return run.editable(model, limit)
 
-    def plot_frontier(self, *, performance: str | None = None) -> alt.LayerChart:
+    def plot_frontier(self, *, performance: str | None = None) -> Any:
         """Every candidate's gap against its accuracy (or R^2) on validation rows."""
         return self._plots.frontier(self.candidates_, self.chosen_, performance=performance)
 
-    def plot_influence(self) -> alt.LayerChart:
+    def plot_influence(self) -> Any:
         """The sorted influence of the training rows, with the dropped ones shaded."""
-        plots = self._plots
-        in_order = self.edit_.settings["drop"] == "fairness"
-        return plots.influence_curve(self.influence_, marked=len(self.dropped_) * in_order)
+        return self._plots.influence_curve(self.influence_, marked=self._dropped_in_order)
 
-    def plot_group_rates(self) -> alt.HConcatChart:
+    def plot_group_rates(self) -> Any:
         """Each group's rates before and after on validation rows, with intervals."""
         return self._plots.group_rates(self.before_.group_intervals, self.after_.group_intervals)
 

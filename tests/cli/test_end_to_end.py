@@ -180,9 +180,35 @@ def test_rows_are_split_off_where_there_is_no_validation_table(run: Run, files: 
 def test_a_target_that_no_edit_reaches_is_told_by_the_exit_code(run: Run, files: Path) -> None:
     asked = ("mitigate", "--model", "model.txt", *TABLES, *COLUMNS, "--max-k", "2", "--scale", "1")
     result = run(*asked, "--target-gap", "0.0001", "--out", "missed", code=3)
-    assert "no edit reached the gap of 0.0001" in result.stderr
+    assert "The target is missed: a demographic parity gap of at most 0.0001" in result.stderr
     assert Path("missed/report.html").is_file()  # written nevertheless, and said so
     run(*asked, "--target-gap", "0.9", "--out", "reached")
+
+
+def test_what_is_missed_is_said_first(run: Run, files: Path) -> None:
+    asked = ("mitigate", "--model", "model.txt", *TABLES, *COLUMNS, "--test", "test.csv", *SMALL)
+    result = run(*asked, "--target-gap", "0.0001", "--out", "missed", code=3)
+    assert result.stdout.startswith("The target is missed: a demographic parity gap of at most")
+    assert "on the test rows" in result.stdout.splitlines()[0]
+    summary = json.loads(Path("missed/summary.json").read_text())
+    assert summary["shortfalls"][0] == result.stdout.splitlines()[0]
+    again = json.loads(run(*asked, "--accuracy-budget", "1", "--out", "kept", "--json").stdout)
+    assert again["shortfalls"] == []
+
+
+def test_refits_are_predicted(run: Run, files: Path) -> None:
+    asked = ("mitigate", "--model", "model.skops", *TABLES, *COLUMNS, *SMALL)
+    result = run(
+        *asked, "--predict-refit", "chosen", "--predict-refit", "7", "--out", "result", "--json"
+    )
+    found = json.loads(result.stdout)["predicted_refits"]
+    dropped = json.loads(result.stdout)["edit"]["k"]
+    assert [one["k"] for one in found] == sorted({7, dropped})
+    page = Path("result/report.html").read_text()
+    assert "gap, trained again without 7 rows" in page
+    run("report", "result", "--force")
+    assert "gap, trained again without 7 rows" in Path("result/report.html").read_text()
+    run(*asked, "--predict-refit", "all", "--out", "bad", code=2)
 
 
 def test_weights_count_in_the_audit(run: Run, files: Path) -> None:

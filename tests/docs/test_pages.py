@@ -141,5 +141,5 @@ def test_the_page_on_the_report_names_its_sections_and_questions() -> None:
     assert [title for _, title in SECTIONS if f"**{title}" not in text] == []
     source = Path(str(import_module(checks.__module__).__file__)).read_text(encoding="utf-8")
     questions = set(re.findall(r'"([A-Z][^"\n]*\?)"', source))
-    assert len(questions) == 9
+    assert len(questions) == 10
     assert [question for question in questions if f"| {question} |" not in text] == []

@@ -39,8 +39,6 @@ def test_tables_of_patterns_are_tables_of_rows() -> None:
     expected = rates.confusion_counts(y, predictions, codes, n_groups=2, n_classes=2)
     times = np.stack([patterns.times, 2 * patterns.times]).astype(float)
     np.testing.assert_array_equal(patterns.tables(times), [expected, 2 * expected])
-    found = patterns.tables_of(np.array([2, 0]), times)
-    np.testing.assert_array_equal(found, [expected[2], 2 * expected[0]])
     assert patterns.resampled(rng, 2).sum(1).tolist() == [300, 300]
 
 
@@ -77,11 +75,43 @@ def test_the_interval_covers_where_the_naive_one_does_not() -> None:
 def test_one_candidate_has_no_optimism() -> None:
     rng = np.random.default_rng(3)
     predictions, y, codes = drawn(rng, 4000, 1)
-    choice = Choice(patterns_of(predictions, y, codes), PARITY, RULE, gap=0.1)
+    patterns = patterns_of(predictions, y, codes)
+    gap = float(PARITY(patterns.tables(patterns.times[None].astype(float)))[0, 0])
+    choice = Choice(patterns, PARITY, RULE, gap)
     found = choice.honest_gap()
     assert abs(found.optimism) < 0.005
+    assert found.optimism == found.expected - found.gap
     assert found.low < 0.1 < found.high
     assert found == choice.honest_gap()
+
+
+def test_the_interval_has_the_sampling_errors_of_the_choice_and_of_an_audit() -> None:
+    """Each has the variance of two rates; an interval with one of them would be 0.7 as wide."""
+    rng = np.random.default_rng(5)
+    predictions, y, codes = drawn(rng, 4000, 1)
+    choice = Choice(patterns_of(predictions, y, codes), PARITY, RULE, gap=0.1)
+    found = choice.honest_gap(n_resamples=1000)
+    of_one = 1.96 * math.sqrt(0.6 * 0.4 / 2000 + 0.5 * 0.5 / 2000)
+    # the ends are at -2.24 and 1.78 deviations instead of twice 1.96
+    ratio = (2.24 + 1.78) / (2 * 1.96)
+    expected = 2 * math.sqrt(2) * of_one * ratio
+    assert found.high - found.low == pytest.approx(expected, rel=0.06)
+
+
+def test_groups_that_differ_by_noise_are_made_alike() -> None:
+    """Gaps of groups with one true rate: noise alone parts them, by about 0.8 of its deviation."""
+    rng, before, after = np.random.default_rng(6), [], []
+    for _ in range(200):
+        ones = rng.binomial(500, 0.5, size=(2, 1))
+        table = np.stack([np.concatenate([500 - ones, ones], 1)] * 2, 1) / 2.0
+        before.append(float(PARITY(table)))
+        shares = honesty.with_less_noise(table, PARITY, rng)
+        assert shares.sum() == pytest.approx(1)
+        np.testing.assert_allclose(shares.sum((1, 2)), 0.5)
+        after.append(float(PARITY(shares)))
+    assert np.mean(after) < 0.8 * np.mean(before)
+    wide = np.array([[[300.0, 100.0]] * 2, [[100.0, 300.0]] * 2])  # a gap that is no noise
+    assert float(PARITY(honesty.with_less_noise(wide, PARITY, rng))) == pytest.approx(0.5, abs=0.01)
 
 
 def test_a_metric_that_is_never_defined() -> None:
@@ -104,7 +134,9 @@ def test_a_fit_says_what_to_expect(validation: str, task: str) -> None:
     found = model.honest_gap_
     assert found.gap == model.candidates_["gap"][model.chosen_]
     assert found.low <= found.expected <= found.high
-    assert found.expected > found.gap
+    assert found.optimism == found.expected - found.gap
+    # of three classes and half of the rows, more of the gap is noise than luck of the choice
+    assert (found.optimism > 0) == ((task, validation) != ("three", "split"))
 
 
 def test_where_the_choice_cannot_be_repeated() -> None:
@@ -165,7 +197,7 @@ def test_resamples_of_large_tables_are_drawn_a_few_at_a_time(
     monkeypatch.setattr(honesty, "COUNTS_AT_ONCE", 5 * 30 * 8)
     patterns = patterns_of(*drawn(np.random.default_rng(0), 200, 30))
     Choice(patterns, PARITY, RULE, gap=0.0).honest_gap(n_resamples=12)
-    assert sizes == [5, 5, 2]
+    assert sizes == [1, 5, 5, 2]  # first the choice as it was
 
 
 def test_all_rows_held_out_names_the_setting() -> None:

@@ -62,11 +62,13 @@ def audit(model: ModelPath, asked: AuditOptions) -> None:
     "fairij influence --config scores.settings.toml --out again.csv",
 )
 def influence(asked: InfluenceOptions) -> None:
-    """Score every training row: positive means that dropping it lowers the gap.
+    """Score every training row: positive means that dropping it lowers the smooth gap.
 
     The file has one line per row of --train, in the same order: row, influence, and rank (1 is the
-    most harmful). Rows that were split off for validation have no score. With --drop loss_aware
-    there is also loss_influence: positive means that dropping the row lowers the validation loss.
+    most harmful). Rows that were split off for validation have no score. With three or more groups
+    there is also joint_influence, by which `mitigate` drops rows: it is for all gaps together. With
+    --drop loss_aware there is also loss_influence: positive means that dropping the row lowers the
+    validation loss.
     A file of the same name that ends in .settings.toml can repeat the run.
     """
     from fairij.cli.fitting import write_scores

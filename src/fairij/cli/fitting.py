@@ -55,8 +55,11 @@ class Fitted:
     validation: Part | None  # None: split off the training rows
 
 
-def fit(file: ModelFile, asked: InfluenceOptions, **settings: Any) -> Fitted:
+def fit(
+    file: ModelFile, asked: InfluenceOptions, *, refits: tuple[str, ...] = (), **settings: Any
+) -> Fitted:
     """Fit on the tables that were asked for; ``settings`` win over the options."""
+    counts = [refit_count(text) for text in refits]
     start()  # under torchrun, processes share the training rows and the first one writes
     mitigator = make_mitigator(file.model, asked.edit)
     mitigator.set_params(**settings)
@@ -86,6 +89,7 @@ def fit(file: ModelFile, asked: InfluenceOptions, **settings: Any) -> Fitted:
     with model_speaks(), _naming(train), warnings.catch_warnings():
         warnings.simplefilter("ignore", SeenRowsWarning)  # said above
         mitigator.fit(X, y, sample_weight=weight, **given)
+        _predict_refits(mitigator, counts)
     if rank() > 0:
         raise typer.Exit
     _name_classes(mitigator, train)
@@ -103,6 +107,31 @@ def _naming(train: Part) -> Iterator[None]:
         negative, positive = train.names
         text = f"{error} Here 0 stands for {negative!r}, and 1 for {positive!r}."
         raise InvalidInputError(text, parameter="classes") from None
+
+
+def refit_count(text: str) -> int | None:
+    """A number of rows, or None for those that the edit drops."""
+    if text == "chosen":
+        return None
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise InvalidInputError(
+        f"--predict-refit must be a number of rows of at least 1, or chosen; got {text!r}."
+    )
+
+
+def _predict_refits(mitigator: FairIJ, counts: list[int | None]) -> None:
+    dropped = len(mitigator.dropped_)
+    if None in counts and not dropped:
+        warnings.warn(
+            "The chosen edit drops no row, so --predict-refit chosen has nothing to predict. Give "
+            "a number of rows.",
+            FairIJWarning,
+            stacklevel=3,
+        )
+    asked = sorted({count or dropped for count in counts} - {0})
+    if asked:
+        mitigator.predict_refit(asked)
 
 
 def read_train(tables: FitTables, columns: ColumnOptions, file: ModelFile) -> Part:
@@ -219,6 +248,8 @@ def scores_frame(mitigator: FairIJ) -> pd.DataFrame:
     scores = pd.Series(mitigator.influence_)
     ranks = scores.rank(ascending=False, method="first").astype("Int64")
     frame = pd.DataFrame({"row": np.arange(len(scores)), "influence": scores, "rank": ranks})
+    if mitigator.joint_influence_ is not None:
+        frame["joint_influence"] = mitigator.joint_influence_
     if mitigator.loss_influence_ is not None:
         frame["loss_influence"] = mitigator.loss_influence_
     return frame
@@ -252,9 +283,10 @@ def write_scores(asked: InfluenceOptions) -> None:
     }
     tell(
         found,
-        f"Wrote the scores of {found['rows']} rows to {out}. Dropping any of {found['positive']} "
-        f"of them would lower the {asked.edit.constraint.replace('_', ' ')} gap, now "
-        f"{found['gap']:.4f} on validation rows. The worst rows: "
+        f"Wrote the scores of {found['rows']} rows to {out}. To first order, dropping any one of "
+        f"{found['positive']} of them would lower the smooth "
+        f"{asked.edit.constraint.replace('_', ' ')} gap. The gap is {found['gap']:.4f} on "
+        "validation rows. The worst rows: "
         f"{', '.join(map(str, found['worst_rows']))}.",
         as_json=asked.as_json,
     )

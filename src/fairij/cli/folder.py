@@ -23,6 +23,7 @@ from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
 from fairij.fairness.optimism import HonestGap
 from fairij.method.preparation import get_search
+from fairij.method.refit import PredictedRefit
 from fairij.mitigator import FairIJ
 from fairij.models.losses import get_loss
 from fairij.report import write_report
@@ -76,6 +77,7 @@ def write_result(
             "chosen": int(fitted.chosen_),
             "candidates": len(fitted.candidates_),
             "classes": np.asarray(fitted.classes_).tolist(),
+            "predicted_refits": [one.figures() for one in fitted.predicted_refits_],
             "honest_gap": fitted.honest_gap_ and dataclasses.asdict(fitted.honest_gap_),
             "diagnostics": fitted.diagnostics_,
             "version": __version__,
@@ -123,6 +125,8 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
         chosen, classes = int(summary["chosen"]), summary["classes"]
         diagnostics = summary["diagnostics"]
         influence = scores["influence"].to_numpy(dtype=np.float64)
+        joint = scores["joint_influence"].to_numpy() if "joint_influence" in scores else None
+        refits = [PredictedRefit(**one) for one in summary.get("predicted_refits", [])]
         on_loss = scores["loss_influence"].to_numpy() if "loss_influence" in scores else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidInputError(
@@ -133,6 +137,7 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
     fitted.edit_ = Edit.load(folder / EDIT)
     fitted.estimator_ = fitted.edit_.apply(fitted.estimator)
     fitted.influence_, fitted.loss_influence_ = influence, on_loss
+    fitted.joint_influence_, fitted.predicted_refits_ = joint, refits
     fitted.dropped_ = fitted.edit_.dropped
     fitted.candidates_, fitted.chosen_ = candidates, chosen
     fitted.before_, fitted.after_ = audits

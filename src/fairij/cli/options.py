@@ -172,6 +172,11 @@ class PageOptions:
     title: Annotated[str, "Title of the report page."] = "Fairness report"
     show_rows: ShowRows = 0
     show_column: ShowColumn = None
+    predict_refit: Annotated[
+        list[str] | None,
+        "Predict what training again would do without the rows that the edit drops (chosen), or "
+        "without this number of the most harmful rows; repeatable.",
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -188,11 +193,11 @@ class EditOptions:
     accuracy_budget: Annotated[
         float | None,
         "Choose the lowest gap that costs at most this much accuracy, whatever else it costs; 0.01 "
-        "is one point.",
+        "is one point. Exit code 3 if it is missed.",
     ] = None
     target_gap: Annotated[
         float | None,
-        "Choose the best accuracy whose gap is at most this; exit code 3 if there is none.",
+        "Choose the best accuracy whose gap is at most this; exit code 3 if it is missed.",
     ] = None
     slack: Annotated[
         float | None,

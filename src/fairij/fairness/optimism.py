@@ -1,10 +1,20 @@
 """How much the gap of a chosen edit grows on new rows.
 
-The candidate with the smallest gap on the validation rows is partly the luckiest one. So the choice
-is repeated on resamples of the rows, and each chosen gap is measured on a second, independent
-resample. What labels alone do not tell, such as the AUC, stays as it was on all rows: a candidate
-over a budget of it is never taken. The candidates are not computed again: if they come from the
-rows of the choice, as with ``validation="reuse"``, the expected gap is too low.
+The interval is for an audit of the chosen edit on as many new rows. Three things part its gap from
+the one of the choice:
+
+* The rows of the choice and the new rows both are samples. So gaps are measured on resamples of
+  resamples, which have both errors.
+* The candidate with the smallest gap is partly the luckiest one. So half of the measurements repeat
+  the choice on a resample. The other half keep it: repeating it also adds a spread over candidates,
+  which an audit of one edit does not have.
+* A gap is an absolute value, so noise makes it larger, and resampling adds noise to noise. So the
+  groups of a candidate are first made more alike, until resampling gives the measured gap
+  (`with_less_noise`). And as no gap lies below zero, only a quarter of the error is on that side.
+
+What labels alone do not tell, such as the AUC, stays as it was on all rows: a candidate over a
+budget of it is never taken. The candidates are not computed again: if they come from the rows of
+the choice, as with ``validation="reuse"``, the expected gap is too low.
 """
 
 from __future__ import annotations
@@ -25,17 +35,18 @@ MOST_ROWS = 2**17  # with more rows luck hardly matters, so the choice is not re
 DRAWS_AT_ONCE = 2**19  # resamples times patterns
 Z = NormalDist().inv_cdf(0.975)  # confidence 0.95
 COUNTS_AT_ONCE = 2**25  # resamples times candidates times cells of their tables
+BELOW = 0.25  # of the chance that the interval misses, below it
 
 
 @dataclass(frozen=True)
 class HonestGap:
-    """The gap of the chosen candidate, and the gap to expect on new rows."""
+    """The gap of the chosen candidate, and the gap to expect of an audit on as many new rows."""
 
     gap: float  # on the rows of the choice
     expected: float  # on new rows
     low: float
     high: float
-    optimism: float  # mean gap on new rows minus mean gap on the rows of the choice
+    optimism: float  # the expected gap minus that on the rows of the choice
     confidence: float
 
 
@@ -85,17 +96,6 @@ class Patterns:
             found[:, :, cell, 0] = part.sum(1)[:, None] - found[:, :, cell, 1:].sum(-1)
         return found.reshape(*found.shape[:2], self.n_groups, self.n_classes, self.n_classes)
 
-    def tables_of(self, which: NDArray[np.int64], times: Array) -> Array:
-        """Confusion counts of one candidate per resample, ``(R, G, C, C)``."""
-        place = self.cells[:, None] * self.n_classes + self.predictions[:, which]  # (U, R)
-        size = self.n_groups * self.n_classes**2
-        found = [
-            np.bincount(places, weights=weights, minlength=size)
-            for places, weights in zip(place.T, times, strict=True)
-        ]
-        shape = (-1, self.n_groups, self.n_classes, self.n_classes)
-        return np.stack(found).astype(np.float64).reshape(shape)
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -113,37 +113,73 @@ class Choice:
     fixed: Mapping[str, Array] = field(default_factory=dict)
 
     def honest_gap(self, n_resamples: int = 200) -> HonestGap:
-        """Repeat the choice on resamples, and measure each chosen one on another resample."""
+        """Measure the choice, and as many repeated ones, on resamples of resamples."""
         rng, patterns = np.random.default_rng(self.seed), self.patterns
         counted = patterns.predictions.shape[1] * patterns.n_groups * patterns.n_classes**2
         at_once = max(1, min(DRAWS_AT_ONCE // len(patterns.cells), COUNTS_AT_ONCE // counted))
-        parts = [
-            self._repeated(min(at_once, n_resamples - start), rng)
-            for start in range(0, n_resamples, at_once)
-        ]
-        seen, fresh = np.concatenate(parts, 1)
-        usable = np.isfinite(seen) & np.isfinite(fresh)
-        if not usable.any():
-            return HonestGap(self.gap, nan, nan, nan, nan, self.confidence)
-        tail = (1 - self.confidence) / 2
-        low, high = map(float, np.quantile(fresh[usable], [tail, 1 - tail]))
-        expected, optimism = float(fresh[usable].mean()), float((fresh - seen)[usable].mean())
-        return HonestGap(self.gap, expected, low, high, optimism, self.confidence)
-
-    def _repeated(self, times: int, rng: np.random.Generator) -> Array:
-        """The gap of each chosen one on the resample of its choice and on another, ``(2, R)``."""
-        table = self.patterns.tables(self.patterns.resampled(rng, times))
-        gaps = _defined(self.metric(table))  # (R, K)
-        columns = {"gap": gaps, **self.measures(table)}
-        chosen = np.array(
+        table = patterns.tables(patterns.times[None].astype(np.float64))  # (1, K, G, C, C)
+        again = np.concatenate(
             [
-                self.choose({**self.fixed, **{name: all_[row] for name, all_ in columns.items()}})
-                for row in range(times)
+                self.chosen(patterns.tables(patterns.resampled(rng, size)))
+                for size in np.diff([*range(0, n_resamples, at_once), n_resamples])
             ]
         )
-        again = self.patterns.tables_of(chosen, self.patterns.resampled(rng, times))
-        seen = np.take_along_axis(gaps, chosen[:, None], 1)[:, 0]
-        return np.stack([seen, _defined(self.metric(again))])
+        first = self.chosen(table).repeat(n_resamples)
+        audits, fresh = [], []  # with the error of the new rows, and with both
+        chosen, counts = np.unique(np.concatenate([first, again]), return_counts=True)
+        for which, times in zip(chosen, counts, strict=True):
+            found = self._measured(table[0, which], times, rng)
+            repeated = int((again == which).sum())
+            audits.append(found[0, :repeated])
+            fresh.append(found[1])
+        audit, new = (np.concatenate(parts) for parts in (audits, fresh))
+        audit, new = audit[np.isfinite(audit)], new[np.isfinite(new)]
+        if not len(audit):
+            return HonestGap(self.gap, nan, nan, nan, nan, self.confidence)
+        missed = 1 - self.confidence
+        low, high = map(float, np.quantile(new, [BELOW * missed, 1 - (1 - BELOW) * missed]))
+        expected = float(audit.mean())
+        return HonestGap(self.gap, expected, low, high, expected - self.gap, self.confidence)
+
+    def _measured(self, table: Array, times: int, rng: np.random.Generator) -> Array:
+        """Gaps of a candidate with counts ``(G, C, C)`` on resamples, and on resamples of them."""
+        rows, shape = int(table.sum()), (times, *table.shape)
+        shares = with_less_noise(table, self.metric, rng).ravel()
+        one = rng.multinomial(rows, shares, size=times)
+        two = rng.multinomial(rows, rng.multinomial(rows, shares, size=times) / rows)
+        return np.stack([_defined(self.metric(draws.reshape(shape) * 1.0)) for draws in (one, two)])
+
+    def chosen(self, table: Array) -> NDArray[np.int64]:
+        """The candidates that the rule takes by counts ``(R, K, G, C, C)``."""
+        gaps = _defined(self.metric(table))  # (R, K)
+        columns = {"gap": gaps, **self.measures(table)}
+        return np.array(
+            [
+                self.choose({**self.fixed, **{name: all_[row] for name, all_ in columns.items()}})
+                for row in range(len(gaps))
+            ]
+        )
+
+
+def with_less_noise(
+    table: Array, metric: Callable[[Array], Array], rng: np.random.Generator, draws: int = 200
+) -> Array:
+    """Shares of the counts ``(G, C, C)``, its groups more alike by as much as noise parts them.
+
+    Resampling moves the mean gap up from ``gap`` by some bias. Each group becomes ``1 - bias /
+    gap`` of itself and the rest of all groups together, which takes about the bias off the gap.
+    """
+    rows, gap = table.sum(), float(metric(table))
+    shares = table / rows
+    drawn = rng.multinomial(int(rows), shares.ravel(), size=draws).reshape(draws, *table.shape)
+    gaps = metric(drawn.astype(np.float64))
+    gaps = gaps[np.isfinite(gaps)]
+    if not len(gaps) or not gap > 0:
+        return shares
+    part = min(1.0, max(0.0, float(gaps.mean()) / gap - 1))
+    alike = shares.sum(0, keepdims=True) * shares.sum((1, 2), keepdims=True)
+    mixed: Array = (1 - part) * shares + part * alike
+    return mixed
 
 
 def _defined(gaps: Array) -> Array:

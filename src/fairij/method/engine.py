@@ -18,6 +18,7 @@ from fairij.method.candidates import Judge, judged_candidates, pooled_table
 from fairij.method.chooser import Chooser, trial_at
 from fairij.method.curvature import largest_eigenvalue, make_curvature
 from fairij.method.influence import (
+    Influence,
     balanced_influence,
     check_finite,
     influence,
@@ -120,6 +121,21 @@ class Engine:
             most = self.settings.search.most(len(result.scores))
             order, positive = most_harmful(result.scores, loss_scores, most=most)
         return Ranking(target, weights, result, loss_scores, order, positive)
+
+    def _of_the_gap(self, ranking: Ranking, inverse: Inverse) -> Influence:
+        """Scores of the gap itself, also where rows are ranked by several gaps together."""
+        if len(ranking.weights) == 1:
+            return ranking.influence
+        s, rows = self.settings, ranking.target.rows
+        with self._timed("influence"):
+            model = rows.model or self.editable.linearize(rows.X, keep=False)
+            parts = s.constraint.part_gradients(
+                model.outputs, rows.y, rows.groups, self.loss, s.temperature
+            )
+            slope = torch.stack([weights for _, weights in parts]).sum(0)
+            found = influence(self.objective, inverse, model.vjp(slope))
+            check_finite(found.scores)
+        return found
 
     def _inverses(self) -> Iterator[Inverse]:
         """An inverse for each damping; each uses what the one before has gathered by then."""
@@ -241,10 +257,12 @@ class Engine:
             measured = diagnose(
                 self.editable, self.objective, self.settings, ranking, trial.inverse, delta
             )
+        of_gap = self._of_the_gap(ranking, trial.inverse)
         return Outcome(
-            ranking.influence.scores,
+            of_gap.scores,
+            None if of_gap is ranking.influence else ranking.influence.scores,
             ranking.loss_scores,
-            ranking.influence.direction,
+            of_gap.direction,
             dropped.cpu().numpy().astype(np.int64),
             table,
             chosen,

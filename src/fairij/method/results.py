@@ -37,7 +37,7 @@ def attributes_of(
     seconds: dict[str, float],
 ) -> dict[str, Any]:
     """The attributes of a fitted `FairIJ`; of the given rows, ``train_rows`` were trained on."""
-    labels, on_loss, moves = prepared.labels, outcome.loss_influence, outcome.moves
+    labels, moves = prepared.labels, outcome.moves
     before, after = editable.theta, editable.theta + outcome.delta.to(editable.theta)
 
     def audit_at(theta: Tensor, part: GroupedRows | None) -> Audit | None:
@@ -55,21 +55,25 @@ def attributes_of(
         "classes_": labels.classes,
         "search_": settings.search,
         "influence_": by_given_row(outcome.influence, train_rows, rows),
-        "loss_influence_": None if on_loss is None else by_given_row(on_loss, train_rows, rows),
+        "joint_influence_": by_given_row(outcome.joint_influence, train_rows, rows),
+        "loss_influence_": by_given_row(outcome.loss_influence, train_rows, rows),
         "direction_": outcome.direction,
         "dropped_": outcome.dropped if train_rows is None else train_rows[outcome.dropped],
         "candidates_": outcome.candidates,
         "chosen_": outcome.chosen,
         "moves_": None if moves is None else moves.cpu().numpy(),
+        "predicted_refits_": [],
         "diagnostics_": outcome.diagnostics
         | {"seconds": seconds, "caveats": list(prepared.caveats)},
     }
 
 
 def by_given_row(
-    scores: Tensor, train_rows: NDArray[np.int64] | None, rows: int
-) -> NDArray[np.float64]:
+    scores: Tensor | None, train_rows: NDArray[np.int64] | None, rows: int
+) -> NDArray[np.float64] | None:
     """One score for each given row; NaN for rows that were split off for validation."""
+    if scores is None:
+        return None
     if train_rows is None:
         return by_blocks(lambda some: scores[some].double().cpu(), scores).numpy()
     spread = np.full(rows, np.nan)

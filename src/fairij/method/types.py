@@ -83,7 +83,8 @@ class Trial:
 class Outcome:
     """The result of a run."""
 
-    influence: Tensor
+    influence: Tensor  # on the gap
+    joint_influence: Tensor | None  # by which rows are dropped, if it is another
     loss_influence: Tensor | None
     direction: Tensor  # (D,) behind the influence
     dropped: NDArray[np.int64]

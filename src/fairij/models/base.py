@@ -181,6 +181,10 @@ class Editable(Protocol):
     def caveats(self) -> tuple[str, ...]:
         """Sentences on what an edit does not keep of this model, or cannot know."""
 
+    @property
+    def trained_together(self) -> bool:
+        """Whether training moved all parameters together; trees are grown one after the other."""
+
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         """Sample weights times class weights; ``y`` holds class indices. None: all equal."""
 
@@ -201,6 +205,7 @@ class EditableDefaults:
     classes: NDArray[Any] | None = None
     class_names: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
+    trained_together: bool = True
 
     @property
     def outputs_are(self) -> str:
@@ -231,6 +236,7 @@ class Delegating:
         self.classes: NDArray[Any] | None = inner.classes
         self.class_names: tuple[str, ...] = inner.class_names
         self.caveats: tuple[str, ...] = inner.caveats
+        self.trained_together: bool = inner.trained_together
 
     def prepare(self, X: Any) -> Any:
         """The rows as the inner model takes them."""

@@ -315,6 +315,7 @@ def exemplar(theta: Tensor) -> Any:
         class_names=("no", "yes"),
         outputs_are="probabilities",
         caveats=("This is an exemplar.",),
+        trained_together=False,
         row_weights=lambda y, weight: (1.0 if weight is None else weight) * (1.0 + y),
         held_back=lambda y: np.array([len(y) - 1]),
         l2=lambda rows, weight_sum: torch.full_like(theta, rows / (2 * weight_sum)),

@@ -9,6 +9,7 @@ from typing import Literal
 from fairij.fairness.constraints import SMALL_CELL
 from fairij.mitigator import FairIJ
 from fairij.report.comparisons import Comparison, gap_metric, other_gaps, performance
+from fairij.report.shortfalls import has_aims, shortfalls
 from fairij.report.wording import LABELS, account, interval, is_edited, measured, on_other_rows
 
 Verdict = Literal["green", "amber", "red"]
@@ -23,6 +24,7 @@ class Check:
     name: str
     verdict: Verdict
     text: str
+    reason: str = ""  # the verdict in one sentence; empty: the whole text
 
     @property
     def meaning(self) -> str:
@@ -31,7 +33,7 @@ class Check:
     def ending(self, green: str, amber: str, red: str) -> Check:
         """The check with a last sentence that depends on the verdict."""
         last = (green, amber, red)[ORDER.index(self.verdict)]
-        return Check(self.name, self.verdict, f"{self.text} {last}")
+        return Check(self.name, self.verdict, f"{self.text} {last}", last)
 
 
 def checks(fitted: FairIJ, validation: Comparison, unseen: Comparison | None) -> list[Check]:
@@ -48,6 +50,7 @@ def checks(fitted: FairIJ, validation: Comparison, unseen: Comparison | None) ->
     shown = unseen or validation
     return [
         *found,
+        *_asked(fitted, shown),
         _sizes(validation, unseen),
         _unseen(fitted, validation, unseen),
         _cost(fitted, shown),
@@ -57,6 +60,13 @@ def checks(fitted: FairIJ, validation: Comparison, unseen: Comparison | None) ->
 
 def worst(found: list[Check]) -> Verdict:
     return max((check.verdict for check in found), key=ORDER.index)
+
+
+def reasons(found: list[Check]) -> str:
+    """Why the worst verdict was given; empty if all is green."""
+    verdict = worst(found)
+    bad = [check for check in found if check.verdict == verdict != "green"]
+    return " ".join(f"{check.name} {check.reason or check.text}" for check in bad)
 
 
 def _level(value: float, amber: float, red: float) -> Verdict:
@@ -131,6 +141,19 @@ def _distance(fitted: FairIJ) -> Check:
     verdict: Verdict = "amber" if said.beyond or edges else "green"
     text = " ".join(filter(None, (said.distance, said.beyond, place)))
     return Check("How far was the model moved?", verdict, text)
+
+
+def _asked(fitted: FairIJ, shown: Comparison) -> list[Check]:
+    question, missed = "Was what you asked for reached?", shortfalls(fitted, shown)
+    if missed:
+        verdict: Verdict = "red" if any(part.is_clear for part in missed) else "amber"
+        text = " ".join(part.text for part in missed)
+        if verdict == "amber":
+            text += " The intervals do not rule out that it is reached."
+        return [Check(question, verdict, text)]
+    if not has_aims(fitted):
+        return []
+    return [Check(question, "green", f"Yes, on the {shown.rows}.")]
 
 
 def _sizes(validation: Comparison, unseen: Comparison | None) -> Check:

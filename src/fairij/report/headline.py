@@ -17,6 +17,7 @@ from fairij.report.comparisons import (
     performance,
 )
 from fairij.report.render import render
+from fairij.report.shortfalls import shortfalls
 from fairij.report.wording import LABELS, SCORES, account, interval, is_edited, listed, measured
 
 NOTICED = 0.005  # a gap that grew by less is not mentioned
@@ -93,6 +94,7 @@ def summary_html(fitted: FairIJ) -> str:
     shown = on_validation_rows(fitted)
     return render(
         "summary.html",
+        shortfalls=[part.text for part in shortfalls(fitted, shown)],
         answer=answer(fitted, shown),
         costs=costs(fitted, shown),
         metrics=metric_rows(fitted, shown),

@@ -16,9 +16,10 @@ from fairij.data.checks import whole_number
 from fairij.errors import printable
 from fairij.mitigator import FairIJ
 from fairij.report import comparisons, headline, sections, training_table
-from fairij.report.checks import MEANING, checks, worst
+from fairij.report.checks import MEANING, checks, reasons, worst
 from fairij.report.comparisons import Comparison
 from fairij.report.render import assets, render
+from fairij.report.shortfalls import shortfalls
 from fairij.storage.checksummed import write_whole
 
 SECTIONS = (
@@ -120,12 +121,14 @@ def _page(fitted: FairIJ, title: str, unseen: Comparison | None, training: dict[
         version=__version__,
         date=datetime.now(UTC).date().isoformat(),
         sections=SECTIONS,
+        shortfalls=[part.text for part in shortfalls(fitted, shown)],
         answer=headline.answer(fitted, shown),
         costs=headline.costs(fitted, shown),
         tiles=headline.tiles(fitted, shown),
         checks=found,
         overall=verdict,
         meaning=MEANING[verdict],
+        reasons=reasons(found),
         percent=f"{100 * shown.confidence:g}",
         positive_label=validation.before.positive_label,
         parts=sections.rates_section(fitted, validation, unseen),

@@ -99,17 +99,21 @@ def influence_section(fitted: FairIJ) -> dict[str, Any]:
     worst = np.sort(scores[scores > 0])[::-1][: max(1, scored // 100)]
     text = (
         f"Each training row has a score: its influence on the gap. {positive:,} of {scored:,} "
-        "rows have a positive score. They push the gap up: leaving one of them out would lower "
-        "it. "
+        "rows have a positive score: to first order, leaving one of them out would lower the "
+        "smooth gap. "
     )
+    if fitted.joint_influence_ is not None:
+        text += (
+            "An edit closes several gaps together. So it drops rows by another score, their joint "
+            "influence on all of these gaps, and not in this order. "
+        )
     if not positive:
         return {"text": text, "spec": None}
     text += (
         f"The worst {len(worst):,} of them ({len(worst) / scored:.1%} of all rows) account for "
         f"{worst.sum() / total:.0%} of the sum of positive scores."
     )
-    # other rows than the most harmful may have been dropped
-    marked = len(fitted.dropped_) if fitted.edit_.settings["drop"] == "fairness" else 0
+    marked = fitted._dropped_in_order
     caption = "Positive scores, most harmful row first."
     if marked:
         caption += f" Shaded: the {marked:,} rows that the edit leaves out in effect."
@@ -157,6 +161,10 @@ def prediction_section(fitted: FairIJ) -> dict[str, Any]:
     )
     gap, edited = (float(fitted.candidates_["gap"].iloc[at]) for at in (0, fitted.chosen_))
     rows = {"smooth gap": (before, predicted, actual), "gap": (gap, math.nan, edited)}
+    for one in fitted.predicted_refits_:
+        name = f"trained again without {one.k:,} rows"
+        rows[f"smooth gap, {name}"] = (before, one.surrogate, math.nan)
+        rows[f"gap, {name}"] = (gap, one.gap, math.nan)
     foreseen, moved = predicted - before, actual - before
     share = f", {moved / foreseen:.0%} of that" if foreseen else ""
     text = (
@@ -170,6 +178,7 @@ def prediction_section(fitted: FairIJ) -> dict[str, Any]:
             " This edit was made in steps, with a new estimate for each, so it does not depend on "
             "this one."
         )
+    text += _about_refits(fitted)
     return {
         "text": text,
         "rows": [
@@ -177,6 +186,27 @@ def prediction_section(fitted: FairIJ) -> dict[str, Any]:
             for name, (first, middle, last) in rows.items()
         ],
     }
+
+
+def _about_refits(fitted: FairIJ) -> str:
+    """What is said of predicted refits: their accuracy, and what the prediction rests on."""
+    found = fitted.predicted_refits_
+    if not found:
+        return ""
+    level = "accuracy" if fitted.loss_.is_classification else "R²"
+    start = float(fitted.candidates_["accuracy" if level == "accuracy" else "r2"].iloc[0])
+    levels = ", ".join(f"{measured(one.performance)} without {one.k:,} rows" for one in found)
+    text = (
+        " The table also predicts what training again without the most harmful rows would do. No "
+        f"model was trained for this. The {level} would go from {measured(start)} to {levels}."
+    )
+    short = [f"{one.k:,}" for one in found if not one.further_step]
+    if short:
+        text += (
+            f" For {' and '.join(short)} rows a second step of the prediction would have raised "
+            "the training loss, so it was not taken. That prediction is rougher."
+        )
+    return text
 
 
 def settings_section(fitted: FairIJ) -> dict[str, list[tuple[str, str]]]:

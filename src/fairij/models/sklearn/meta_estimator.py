@@ -1,10 +1,11 @@
-"""What scikit-learn expects of an estimator: predictions, a score, clones, tags."""
+"""What scikit-learn expects of an estimator: predictions, a score, clones, tags; and refits."""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from fairij.data.checks import vector
+from fairij.data.checks import vector, whole_number
 from fairij.data.forked import one_thread_if_forked
 from fairij.data.rows import Columns, as_source, n_rows
 from fairij.data.sparse import check_sparse
@@ -24,6 +25,15 @@ from fairij.fairness.optimism import Choice, HonestGap
 from fairij.models.base import Editable
 from fairij.models.labels import check_runs
 from fairij.models.losses import LOSSES, Loss
+
+
+class Refits(Protocol):
+    """What a fit keeps by reference to predict refits; `fairij.method.refit.Refits`."""
+
+    @property
+    def training(self) -> Any: ...
+
+    def predict(self, editable: Editable, ks: list[int]) -> list[Any]: ...
 
 
 class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -35,11 +45,17 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     classes_: NDArray[Any]
     _choice: Choice | None
     _honest_gap: HonestGap | None
+    _refits: Refits | None = None  # in the object that was fitted, not in copies
+    estimator_: Any
+    dropped_: NDArray[np.int64]
+    joint_influence_: NDArray[np.float64] | None
+    predicted_refits_: list[Any]
+    edit_: Any
     _columns = Columns((), None)  # of the rows of `fit`; unknown in a result read from files
 
     @abstractmethod
-    def _edited_for(self, X: Any) -> Editable:
-        """The edited model, able to take ``X``."""
+    def _editable_for(self, estimator: Any, X: Any) -> Editable:
+        """The model, as it was given or edited, able to take ``X``."""
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (or values) by the edited model; no group is needed."""
@@ -70,6 +86,47 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         metric = accuracy_score if self.loss_.is_classification else r2_score
         return float(metric(truth, predicted, sample_weight=sample_weight))
 
+    def predict_refit(self, k: int | Sequence[int] | None = None) -> list[Any]:
+        """What a model trained again without the k most harmful rows would do, for each k.
+
+        Predicts its parameters, its gap and its accuracy on the rows that the edit was chosen on.
+        Default: the rows that the edit drops. Costs about as much as a fit's solve, and a shorter
+        one for each k. Needs the rows of the fit, which copies and pickles do not hold.
+
+        Returns
+        -------
+        list of PredictedRefit
+            One for each k; also kept in ``predicted_refits_``.
+        """
+        check_is_fitted(self, "estimator_")
+        ks = self._numbers_of_rows(k)
+        if self._refits is None:
+            raise InvalidInputError(
+                "A refit is predicted from the training rows, which this object does not hold, as "
+                "it is a copy or was read from files. Call `predict_refit` on the object that was "
+                "fitted."
+            )
+        self.predicted_refits_ = self._refits.predict(
+            self._editable_for(self.estimator, self._refits.training), ks
+        )
+        return self.predicted_refits_
+
+    def _numbers_of_rows(self, k: Any) -> list[int]:
+        if k is None and len(self.dropped_) == 0:
+            raise InvalidInputError(
+                "`k` must be a number of rows, as the chosen edit drops none: pass k=200 for the "
+                "200 most harmful rows."
+            )
+        several = isinstance(k, Sequence | np.ndarray) and not isinstance(k, str)
+        asked = [len(self.dropped_)] if k is None else list(k) if several else [k]
+        return [whole_number("k", one, 1) for one in asked]
+
+    @property
+    def _dropped_in_order(self) -> int:
+        """How many rows were dropped, if they are those of the highest ``influence_``; else 0."""
+        is_order = self.edit_.settings["drop"] == "fairness" and self.joint_influence_ is None
+        return len(self.dropped_) * is_order
+
     @property
     def honest_gap_(self) -> HonestGap | None:
         """Computed when it is first asked for."""
@@ -77,6 +134,11 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if self._honest_gap is None and self._choice is not None:
             self._honest_gap, self._choice = self._choice.honest_gap(), None
         return self._honest_gap
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the rows of the fit, so that none travels with a copy or a pickle."""
+        state: dict[str, Any] = super().__getstate__()
+        return state | {"_refits": None} if "_refits" in state else state
 
     def __sklearn_clone__(self) -> Any:
         """A new object with the same settings; the fitted model stays fitted."""
@@ -125,6 +187,6 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("`X` must not be empty: there are 0 rows to predict.")
         self._check_columns(X)
         check_sparse("X", X)
-        editable = self._edited_for(X)
+        editable = self._editable_for(self.estimator_, X)
         check_runs("X", editable, X)
         return editable.outputs(X)

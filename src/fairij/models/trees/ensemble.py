@@ -87,6 +87,7 @@ class TreeEditable(EditableDefaults, ABC):
     """
 
     dtype = torch.float64  # in which the library stores a leaf
+    trained_together = False
 
     def __init__(
         self, trees: Trees, *, parameters: str | Sequence[str] = "trainable", **_: Any

@@ -26,7 +26,7 @@ from fairij.method.influence import (
 )
 from fairij.method.objective import Objective, normalised_weights
 from fairij.method.preparation import Prepared, Settings
-from fairij.method.results import diagnose, drift_notices
+from fairij.method.results import diagnose, drift_notices, unsolved_notices
 from fairij.method.run import Progress, timed
 from fairij.method.search.base import SearchContext
 from fairij.method.selection import pareto_front
@@ -230,9 +230,10 @@ class Engine:
             delta = self._move(trial, ranking, k, scale)
         with self._timed("diagnostics"):
             self.notices += drift_notices(self.objective, ranking)
-            measured = diagnose(
+            diagnostics |= diagnose(
                 self.editable, self.objective, self.settings, ranking, trial.inverse, delta
             )
+            self.notices += unsolved_notices(diagnostics)
         return Outcome(
             ranking.influence.scores,
             ranking.loss_scores,
@@ -242,7 +243,7 @@ class Engine:
             chosen,
             delta,
             judged,
-            measured | diagnostics | {"seconds": self.seconds},
+            diagnostics | {"seconds": self.seconds},
             notices=self.notices,
         )
 

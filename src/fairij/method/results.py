@@ -22,6 +22,7 @@ from fairij.models.labels import Labels, positive_label
 from fairij.solvers.base import Inverse
 
 DRIFT_WARNING = 0.5  # of the gap
+UNSOLVED = 0.2  # error in energy of the scores or the edit above which they say little
 
 
 def attributes_of(
@@ -144,6 +145,24 @@ def diagnose(
         "surrogate_predicted": before + float((delta @ target.gradients).sum()),
         "surrogate_after": sum(gap for gap, _ in parts),
     }
+
+
+def unsolved_notices(diagnostics: dict[str, Any]) -> list[Notice]:
+    """A notice if the solver left much of the equations for the scores or the edit unsolved."""
+    found = {"scores": diagnostics["influence_residual"], "edit": diagnostics.get("edit_residual")}
+    far = {name: error for name, error in found.items() if error is not None}
+    worst = max(far, key=lambda name: float(far[name]))
+    if far[worst] <= UNSOLVED:
+        return []
+    return [
+        Notice(
+            f"The solver {diagnostics['solver']!r} comes only roughly near the solution of the "
+            f"equations for the {worst}: its error in energy is {far[worst]:.2g} (0 is exact). "
+            "The edit is still judged by what it does on validation rows, but the order of the "
+            "rows may be another one. Cures: more rows or steps for this solver, more damping, "
+            "or solver='cg'."
+        )
+    ]
 
 
 def weighted_gap(ranking: Ranking) -> float:

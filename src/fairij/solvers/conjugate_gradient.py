@@ -171,7 +171,7 @@ class ConjugateInverse:
         )
         if guided and not d.norm() > NOTHING_NEW:
             d = self._conjugate(residual)
-        if not d.norm() > NOTHING_NEW:
+        if d.norm() <= NOTHING_NEW:
             return None
         Ad = scale * (self._curvature.product(scale * d) + self.damping * scale * d)
         curvature = d @ Ad

@@ -30,7 +30,7 @@ class Neumann(SolverDefaults):
     seed : int, default=0
         The seed of the samples.
     tolerance : float or None, default=0.1
-        Raise if the error in energy, by all rows, is above it after all steps. None: return what was found.
+        Raise if the error in energy is above it after all steps. None: return what was found.
     """
 
     steps: int = 1000

@@ -261,3 +261,16 @@ def test_a_right_hand_side_that_is_not_finite_is_an_error() -> None:
     inverse = ConjugateGradient().prepare(replace(curvature), 1e-2)
     with pytest.raises(ArithmeticError):
         inverse.solve(b)
+
+
+@pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
+def test_automatic_damping_on_raw_columns_says_what_it_holds_in_place() -> None:
+    X = raw_table("scales")
+    y = labels(X)
+    given = {"X_val": X, "y_val": y, "sensitive_features_val": draws(ROWS, seed=8) > 0}
+    with pytest.warns(FairIJWarning, match="damping='auto'.*of the largest scale.*78% of the"):
+        FairIJ(fitted(X, y), damping="auto", verbose=False).fit(X, y, **given)
+    scaled = X / np.abs(X).max(0)
+    FairIJ(fitted(scaled, y), damping="auto", verbose=False).fit(
+        scaled, y, **given | {"X_val": scaled}
+    )

@@ -26,7 +26,7 @@ from fairij.method.influence import (
 )
 from fairij.method.objective import Objective, normalised_weights
 from fairij.method.preparation import Prepared, Settings
-from fairij.method.results import diagnose, drift_notices, unsolved_notices
+from fairij.method.results import diagnose, drift_notices, scale_notices, unsolved_notices
 from fairij.method.run import Progress, timed
 from fairij.method.search.base import SearchContext
 from fairij.method.selection import pareto_front
@@ -123,6 +123,7 @@ class Engine:
         dampings, inverse = self.settings.dampings, None
         if isinstance(dampings, str):
             dampings = (AUTO_DAMPING * max(largest_eigenvalue(self.curvature), 1e-6),)
+            self.notices += scale_notices(self.curvature, dampings[0])
         for damping in dampings:
             with self._timed("prepare"):
                 again = None if inverse is None else inverse.with_damping(damping)

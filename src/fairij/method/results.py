@@ -13,6 +13,7 @@ from fairij.data.row_vectors import by_blocks
 from fairij.errors import Notice, NotStationaryWarning
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.optimism import Choice
+from fairij.method.curvature import Curvature
 from fairij.method.objective import Objective
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.run import timed
@@ -22,6 +23,7 @@ from fairij.models.labels import Labels, positive_label
 from fairij.solvers.base import Inverse
 
 DRIFT_WARNING = 0.5  # of the gap
+HELD = 1e-2  # of the damping: the curvature below which a parameter hardly moves
 UNSOLVED = 0.2  # error in energy of the scores or the edit above which they say little
 
 
@@ -145,6 +147,21 @@ def diagnose(
         "surrogate_predicted": before + float((delta @ target.gradients).sum()),
         "surrogate_after": sum(gap for gap, _ in parts),
     }
+
+
+def scale_notices(curvature: Curvature, damping: float) -> list[Notice]:
+    """A notice if ``damping="auto"`` holds most parameters in place, as on raw columns."""
+    diagonal = curvature.diagonal()
+    held = 0.0 if diagonal is None else float((diagonal < HELD * damping).double().mean())
+    if held < 0.5:
+        return []
+    text = (
+        f"damping='auto' is {damping:.2g}, a hundredth of the largest eigenvalue, which belongs "
+        f"to the features of the largest scale. It holds {held:.0%} of the parameters nearly in "
+        "place, because their own curvature is less than a hundredth of it. Train on standardised "
+        "features, or give `damping` a number, such as 0.01."
+    )
+    return [Notice(text)]
 
 
 def unsolved_notices(diagnostics: dict[str, Any]) -> list[Notice]:

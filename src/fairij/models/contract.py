@@ -285,7 +285,7 @@ class _Shortcuts(ConstantLinearization):
     def gram(self, middle: Tensor) -> Tensor:
         return self.jacobian.X.T @ (middle[:, 0] * self.jacobian.X)
 
-    def diagonal(self, middle: Callable[[Some], Tensor]) -> Tensor:
+    def diagonal(self, middle: Callable[[Some], Tensor]) -> Tensor | None:
         return self.jacobian.diagonal(middle)
 
     def row_squares(self) -> Tensor:

@@ -27,6 +27,7 @@ class Solution:
     x: Tensor  # (D,) or (D, K)
     steps: int
     measure: Callable[[], Tensor]
+    measuring_costs: bool = False  # whether it takes products with the curvature
 
     @cached_property
     def residual(self) -> Tensor:
@@ -38,10 +39,17 @@ class Solution:
         """
         return self.measure()
 
+    @property
+    def told(self) -> Tensor:
+        """`residual` if it costs nothing, or was measured already; else NaN."""
+        if self.measuring_costs and "residual" not in vars(self):
+            return torch.full((columns(self.x).shape[1],), torch.nan)
+        return self.residual
+
     @classmethod
     def of(cls, x: Tensor, b: Tensor, curvature: Curvature, damping: float, steps: int) -> Solution:
         """A solution whose error is measured by a few products with the curvature."""
-        return cls(x, steps, lambda: energy_error(curvature, damping, b, x))
+        return cls(x, steps, lambda: energy_error(curvature, damping, b, x), measuring_costs=True)
 
 
 class InverseDefaults(Protocol):

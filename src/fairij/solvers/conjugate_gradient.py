@@ -164,12 +164,9 @@ class ConjugateInverse:
 
     def _next_direction(self, residual: Tensor) -> tuple[Tensor, Tensor] | None:
         """A new direction of unit energy; None if the residual is spanned by the earlier ones."""
-        scale = self.directions.scale
-        guided = self._guide is not None
-        d = self._conjugate(
-            residual if not guided else self._guide.solve(residual / scale).x / scale
-        )
-        if guided and not d.norm() > NOTHING_NEW:
+        scale, guide = self.directions.scale, self._guide
+        d = self._conjugate(residual if guide is None else guide.solve(residual / scale).x / scale)
+        if guide is not None and not d.norm() > NOTHING_NEW:
             d = self._conjugate(residual)
         if d.norm() <= NOTHING_NEW:
             return None

@@ -52,7 +52,7 @@ class FairIJ(EditingEstimator):
         How to solve with the curvature: a name in `fairij.SOLVERS`, or a solver object.
     damping : float, sequence of float or "auto", default=1e-2
         Added to the diagonal of the curvature. Of several values the best is chosen. "auto" is a
-        hundredth of the largest eigenvalue.
+        hundredth of the largest eigenvalue: only for features of one scale.
     curvature : {"ggn", "empirical_fisher", "hessian"}, default="ggn"
         Which second derivative of the training loss to use.
     search : str or Search, default="grid"

@@ -187,35 +187,45 @@ def test_candidates_are_counted_as_audits_are(
     z = torch.as_tensor(rng.normal(size=(3, 90) if n_classes == 2 else (3, 90, n_classes)))
     judge = Judge(
         SimpleNamespace(), torch.as_tensor(y).double(), groups, loss,
-        get_constraint("demographic_parity"), n_classes, recorded=[],
+        get_constraint("demographic_parity"), n_classes, recorded={},
     )  # fmt: skip
     predicted = loss.predict(z).numpy()
     expected = confusion_counts(y, predicted, groups.codes, n_groups=3, n_classes=n_classes)
+    table = pd.DataFrame({"damping": 0.1, "k": [0, 5, 9], "scale": 1.0})
+    keys = [(0.1, k, 1.0) for k in table["k"]]
     np.testing.assert_array_equal(judge._table(loss.predict(z)), expected)
     z[1] = torch.nan
-    columns = judge._judged(z, is_estimate=False)
-    labels = judge.labels()
+    columns = judge._judged(z, keys)
+    table = table.assign(**columns)
+    labels = judge.labels(table)
     assert labels is not None
     np.testing.assert_array_equal(labels, predicted[finite])
     for name in ("auc", "brier"):  # of the same edits, in the same order
-        np.testing.assert_array_equal(judge.of_scores()[name], columns[name][finite])
+        np.testing.assert_array_equal(judge.of_scores(table)[name], columns[name][finite])
     assert np.isnan([columns[name][1] for name in ("auc", "gap_error", "gap_p")]).all()
 
 
-def test_what_was_estimated_is_forgotten_and_what_was_run_is_kept() -> None:
-    """A batch of estimates of which one alone is finite is still a batch of estimates."""
+def test_of_each_candidate_the_labels_seen_last_are_kept() -> None:
     judge = Judge(
         SimpleNamespace(estimates=True), torch.tensor([0.0, 1.0]), encode_groups(["a", "b"]),
-        get_loss("binary_cross_entropy"), get_constraint("demographic_parity"), 2, recorded=[],
+        get_loss("binary_cross_entropy"), get_constraint("demographic_parity"), 2, recorded={},
     )  # fmt: skip
     several, single = torch.tensor([[1.0, 1.0], [1.0, -1.0]]), torch.tensor([[-1.0, 1.0]])
-    several[1] = torch.inf
-    judge._judged(several, is_estimate=True)
-    judge._judged(single, is_estimate=False)
-    judge.forget_estimates()
-    labels = judge.labels()
+    table = pd.DataFrame({"damping": 0.1, "k": [3, 3, 7], "scale": [1.0, 2.0, 1.0]})
+    keys = list(table.itertuples(index=False, name=None))
+    predicted = judge.loss.predict(several)
+    judge._record(predicted, np.array([True, False]), keys[:2])
+    judge._record(predicted, np.array([True, True]), [keys[2], (0.5, 3, 1.0)])
+    judge._record(judge.loss.predict(single), np.array([True]), keys[:1])
+    labels = judge.labels(table)
     assert labels is not None
-    assert labels.tolist() == [[0, 1]]
+    assert labels.tolist() == [[0, 1], [1, 1]]  # the second one diverged
+    judge._record(
+        judge.loss.predict(single), np.array([False]), keys[:1]
+    )  # now the first one diverges too
+    labels = judge.labels(table)
+    assert labels is not None
+    assert labels.tolist() == [[1, 1]]
 
 
 def test_an_edit_that_blows_up_on_one_fold_is_no_candidate() -> None:
@@ -230,6 +240,7 @@ def test_an_edit_that_blows_up_on_one_fold_is_no_candidate() -> None:
 
     def fold(ks: list[int], tables: list[np.ndarray], finite: list[bool]) -> Candidates:
         table = pd.DataFrame({"damping": 0.1, "k": ks, "scale": 1.0, "gap": 9.0})
+        table["solve_error"] = [0.01 * len(ks)] * len(ks)
         chances = torch.full((len(ks), 2), 0.5)
         of_scores = scored(chances, torch.tensor([0, 1]), judge.groups)
         counts = Counts(np.concatenate(tables), np.array(finite), of_scores)
@@ -241,6 +252,7 @@ def test_an_edit_that_blows_up_on_one_fold_is_no_candidate() -> None:
     assert found["k"].tolist() == [0, 10, 20]
     assert found["gap"].tolist() == [1.0, 0.5, np.inf]
     assert found["accuracy"].tolist() == [1.0, 0.75, 0.0]
+    assert found["solve_error"].tolist() == [0.04] * 3
     assert found["selection_rate[a]"].tolist()[:2] == [0.0, 0.5]
     assert found["auc"].tolist()[:2] == [0.5, 0.5]
 
@@ -358,7 +370,7 @@ def run(
     context = SearchContext(objective, inverse, torch.tensor(order), *[None] * 5)
     judge = judge_for(case, constraint, groups)
     found = judged_candidates(search, context, judge, lambda *say: heard.append(say))
-    assert not found.moves  # dropped rows are solved anew once one edit is chosen
+    assert len(found.moves) == len(found.table) - 1  # what was judged is what is returned
     assert not found.estimated  # this model runs every candidate
     return found.table
 

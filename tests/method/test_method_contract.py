@@ -63,7 +63,7 @@ class Broken(Exact):
     [
         (lambda s, b: replace(s, x=s.x.T), "x has shape"),
         (lambda s, b: replace(s, measure=lambda: torch.zeros(3) + 0.5), "but it reports"),
-        (lambda s, b: replace(s, x=s.x + 1, measure=s.measure), "residual is"),
+        (lambda s, b: replace(s, x=s.x + 1, measure=s.measure), "error in energy is"),
         (lambda s, b: replace(s, x=s.x + torch.rand(1).double() * 1e-9), "differ|not 0"),
     ],
 )

@@ -154,7 +154,7 @@ def test_the_names_of_passes_stay(tmp_path: Path) -> None:
     """Checkpoints of earlier versions contain them."""
     DATA.fit(fair(**SETTINGS, checkpoint=tmp_path))
     found = {name.split()[0] for name, _ in passes(tmp_path)}
-    assert found == {"outputs", "jvp", "vjp", "sandwich", "sums", "along"}
+    assert found == {"outputs", "jvp", "vjp", "sandwich", "diagonal", "sums", "along"}
 
 
 def test_a_finished_run_makes_no_pass_again(

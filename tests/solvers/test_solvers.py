@@ -43,6 +43,13 @@ def right_hand_sides(case: Case, columns: int = 3) -> Tensor:
     return torch.randn(len(case.theta), columns, generator=generator, dtype=torch.float64)
 
 
+def energy_error(matrix: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """``|x - A^-1 b|_A / |A^-1 b|_A`` of each column, by a dense inverse."""
+    best = torch.linalg.solve(matrix, b.double())
+    off = x.double() - best
+    return ((off * (matrix @ off)).sum(0) / (best * b.double()).sum(0)).sqrt()
+
+
 def damped(matrix: Tensor, damping: float = DAMPING) -> Tensor:
     return matrix + damping * torch.eye(len(matrix), dtype=torch.float64)
 
@@ -115,7 +122,7 @@ def test_a_small_memory_still_converges(case: Case, kept: int) -> None:
     assert len(inverse.directions.used()[0]) <= max(kept, 2)
 
 
-def test_the_residual_is_the_true_one_in_float32() -> None:
+def test_the_error_is_told_in_float32_too() -> None:
     case = make_case("mlp", n=200)
     inverse = ConjugateGradient(tolerance=1e-3).prepare(
         make_curvature("ggn", case.objective(torch.float32)), DAMPING
@@ -123,9 +130,8 @@ def test_the_residual_is_the_true_one_in_float32() -> None:
     b = right_hand_sides(make_case("mlp")).float()
     solution = inverse.solve(b)
     matrix = damped(make_case("mlp", n=200).ggn())
-    true = (b.double() - matrix @ solution.x.double()).norm(dim=0) / b.double().norm(dim=0)
-    assert torch.allclose(solution.residual.double(), true, atol=1e-5)
-    assert true.max() <= 1.1e-3
+    assert (energy_error(matrix, b, solution.x) <= solution.residual + 1e-5).all()
+    assert solution.residual.max() <= 1e-3
 
 
 def test_a_zero_right_hand_side_gives_zero(case: Case) -> None:
@@ -170,15 +176,17 @@ def test_identity_gives_back_its_argument_and_says_how_far_off_that_is(case: Cas
     b = right_hand_sides(case)
     solution = Identity().prepare(make_curvature("ggn", case.objective()), DAMPING).solve(b)
     assert torch.equal(solution.x, b)
-    expected = (b - damped(case.ggn()) @ b).norm(dim=0) / b.norm(dim=0)
-    assert torch.allclose(solution.residual, expected)
+    expected = energy_error(damped(case.ggn()), b, b)
+    assert torch.allclose(solution.residual, expected, rtol=0.02)
 
 
 def test_woodbury_on_a_sample_reports_its_distance_from_the_whole() -> None:
     case = make_case("mlp", n=200)
     operator = make_curvature("ggn", case.objective())
     solution = Woodbury(rows=20, seed=1).prepare(operator, DAMPING).solve(right_hand_sides(case))
+    true = energy_error(damped(case.ggn()), right_hand_sides(case), solution.x)
     assert solution.residual.min() > 0.01
+    assert torch.allclose(solution.residual, true, rtol=0.2)
 
 
 def test_stochastic_neumann_comes_near_the_inverse() -> None:
@@ -292,8 +300,10 @@ def test_cg_meets_its_tolerance_for_any_damping(
         make_curvature("ggn", case.objective()), damping
     )
     b = right_hand_sides(case, columns)
-    off = (b - damped(case.ggn(), damping) @ inverse.solve(b).x).norm(dim=0) / b.norm(dim=0)
-    assert off.max() <= 1.001e-6
+    solution = inverse.solve(b)
+    true = energy_error(damped(case.ggn(), damping), b, solution.x)
+    assert solution.residual.max() <= 1e-6
+    assert true.max() <= 1.001e-6
 
 
 def test_another_damping_starts_from_the_directions_at_hand() -> None:
@@ -343,7 +353,7 @@ def test_one_solver_serves_several_fits_of_the_same_model(case: Case) -> None:
 
     class Turned:
         outputs = model.outputs
-        jvp, sandwich = model.jvp, model.sandwich
+        jvp, sandwich, diagonal = model.jvp, model.sandwich, model.diagonal
 
         def vjp(self, weights: Tensor) -> Tensor:
             return 2 * model.vjp(weights)

@@ -19,6 +19,7 @@ from fairij.fairness.groups import Groups
 from fairij.fairness.rates import ratio_of
 
 Array = NDArray[np.float64]
+OF_SCORES = ("auc", "log_loss", "brier", "calibration_error")
 AT_ONCE = 2**20  # rows times edits that are counted together
 SMALLEST = 1e-7  # chances are kept this far from 0 and 1
 REACH = 12.0  # log odds beyond this count as this

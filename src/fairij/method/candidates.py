@@ -17,7 +17,7 @@ from torch import Tensor
 from fairij.fairness.constraints import Constraint
 from fairij.fairness.groups import Groups
 from fairij.fairness.rates import PERFORMANCES, group_means
-from fairij.fairness.scores import scored
+from fairij.fairness.scores import OF_SCORES, scored
 from fairij.method.counts import Counts, by_group, columns_of
 from fairij.method.run import Progress
 from fairij.method.search.base import Search, SearchContext
@@ -25,8 +25,26 @@ from fairij.models.base import Evaluator
 from fairij.models.losses import Loss
 
 AT_ONCE = 2**20  # rows times edits that are counted together
-Moves = dict[tuple[int, float], Tensor]
-"""Parameter changes by k and scale."""
+Key = tuple[float, int, float]
+"""Damping, k and scale: what names a candidate."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A parameter change ``scale * direction``, and the error in energy of its solves."""
+
+    direction: Tensor
+    scale: float
+    error: float = math.nan  # NaN if it was not measured
+
+    @property
+    def delta(self) -> Tensor:
+        return self.scale * self.direction
+
+
+def keys_of(table: pd.DataFrame) -> list[Key]:
+    """What names each candidate of a table."""
+    return list(zip(table["damping"], table["k"], table["scale"], strict=True))
 
 
 @dataclass(frozen=True)
@@ -35,17 +53,8 @@ class Candidates:
 
     table: pd.DataFrame
     counts: Counts | None  # of each row of the table, if they were recorded
-    moves: Moves  # the parameter changes, if they need no second solve
+    moves: dict[tuple[int, float], Move]  # by k and scale
     estimated: dict[int, Tensor]  # the directions whose outputs were only estimated, by k
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """What some edits predict on all rows, and what their scores are worth."""
-
-    labels: Tensor  # (S, N) uint8
-    of_scores: dict[str, NDArray[np.float64]]  # (S,) each
-    is_estimate: bool
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,8 @@ class Judge:
     loss: Loss
     constraint: Constraint
     n_classes: int
-    recorded: list[Recorded] | None = None  # if asked for: what all edits predict
+    # if asked for: the labels (N,) as uint8 that each candidate was last seen to predict
+    recorded: dict[Key, Tensor] | None = None
     counted: list[Counts] | None = None  # if asked for: the counts of all edits
 
     @property
@@ -66,35 +76,35 @@ class Judge:
         """Whether one edit can be judged by running rows in doubt alone (trigger tokens)."""
         return self.evaluator.estimates and self.constraint.is_counted(self.loss)
 
-    def forget_estimates(self) -> None:
-        if self.recorded is not None:
-            self.recorded[:] = [part for part in self.recorded if not part.is_estimate]
-
-    def labels(self) -> NDArray[np.uint8] | None:
-        """What all recorded edits predict, ``(K, N)``."""
+    def labels(self, table: pd.DataFrame) -> NDArray[np.uint8] | None:
+        """What the candidates of the table predict, ``(K, N)``; not those that diverged."""
         if self.recorded is None:
             return None
-        return torch.cat([part.labels.cpu() for part in self.recorded]).numpy()
+        keys = [key for key in keys_of(table) if key in self.recorded]
+        return torch.stack([self.recorded[key].cpu() for key in keys]).numpy()
 
-    def of_scores(self) -> dict[str, NDArray[np.float64]]:
-        """The measures of the scores of all recorded edits, by name, ``(K,)``."""
-        parts = [part.of_scores for part in self.recorded or ()]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    def of_scores(self, table: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
+        """The measures of the scores of the same candidates, by name, ``(K,)``."""
+        seen = [key in (self.recorded or {}) for key in keys_of(table)]
+        names = [name for name in table if str(name).partition("[")[0] in OF_SCORES]
+        return {str(name): table[name].to_numpy()[seen] for name in names}
 
-    def judge(self, direction: Tensor, scales: tuple[float, ...]) -> dict[str, NDArray[Any]]:
-        """Gap, performance and each group's rates at ``theta + c direction`` for each scale c."""
-        steps = torch.tensor(scales, dtype=torch.float64)
-        is_estimate = self.evaluator.estimates and len(scales) > 1
-        return self._judged(self.evaluator.along(direction, steps), is_estimate=is_estimate)
-
-    def confirm(
-        self, direction: Tensor, scale: float, *, everywhere: bool
+    def judge(
+        self, direction: Tensor, scales: tuple[float, ...], keys: Sequence[Key] = ()
     ) -> dict[str, NDArray[Any]]:
-        """The same for one edit, run by the model on all rows, or only on rows in doubt."""
-        z = self.evaluator.confirm(direction, scale, everywhere=everywhere)
-        return self._judged(z, is_estimate=not everywhere)
+        """Gap, performance and each group's rates at ``theta + c direction`` for each scale c.
 
-    def _judged(self, z: Tensor, *, is_estimate: bool) -> dict[str, NDArray[Any]]:
+        ``keys`` name these candidates for the record.
+        """
+        steps = torch.tensor(scales, dtype=torch.float64)
+        return self._judged(self.evaluator.along(direction, steps), keys)
+
+    def confirm(self, move: Move, key: Key, *, everywhere: bool) -> dict[str, NDArray[Any]]:
+        """The same for one edit, run by the model on all rows, or only on rows in doubt."""
+        z = self.evaluator.confirm(move.direction, move.scale, everywhere=everywhere)
+        return self._judged(z, [key])
+
+    def _judged(self, z: Tensor, keys: Sequence[Key]) -> dict[str, NDArray[Any]]:
         """``z`` is ``(S, N)`` or ``(S, N, C)``."""
         finite = torch.isfinite(z).flatten(1).all(1).cpu().numpy()
         if not finite.all():
@@ -104,14 +114,18 @@ class Judge:
         predicted = self.loss.predict(z)
         of_scores = scored(self.loss.scores(z), self.y, self.groups)
         counted = Counts(self._table(predicted), finite, of_scores)
-        if self.recorded is not None:
-            kept = predicted[torch.as_tensor(finite)].to(torch.uint8)
-            measures = of_scores.measures(self.groups)
-            values = {name: value[finite] for name, value in measures.items()}
-            self.recorded.append(Recorded(kept, values, is_estimate))
+        self._record(predicted, finite, keys)
         if self.counted is not None:
             self.counted.append(replace(counted, table=counted.table.astype(np.int32)))
         return self.measures(counted, self.constraint.gap(z, self.y, self.groups, counted.table))
+
+    def _record(self, predicted: Tensor, finite: NDArray[np.bool_], keys: Sequence[Key]) -> None:
+        if self.recorded is None:
+            return
+        for key, labels, sound in zip(keys, predicted.to(torch.uint8), finite, strict=True):
+            self.recorded.pop(key, None)
+            if sound:
+                self.recorded[key] = labels
 
     def measures(self, counted: Counts, gap: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
         """The columns of the table for edits with these counts and gaps."""
@@ -178,20 +192,23 @@ def judged_candidates(
     ``keep``: also keep the parameter changes, from which the chosen one is taken.
     """
     damping, nothing = context.inverse.damping, torch.zeros_like(context.objective.theta)
-    parts = [_rows(0, (1.0,), damping, judge.judge(nothing, (1.0,)))]
+    unedited = judge.judge(nothing, (1.0,), [(damping, 0, 1.0)])
+    parts = [_rows(0, (1.0,), damping, unedited, error=0.0)]
     best = float(parts[0]["gap"][0])
-    moves: Moves = {}
+    moves: dict[tuple[int, float], Move] = {}
     estimated: dict[int, Tensor] = {}
     total = search.count(context)
     for done, proposal in enumerate(search.propose(context)):
-        result = judge.judge(proposal.direction, proposal.scales)
+        k, error = proposal.k, proposal.error
         labels = proposal.scales if proposal.label is None else (proposal.label,)
-        parts.append(_rows(proposal.k, labels, damping, result))
+        keys = [(damping, k, label) for label in labels]
+        result = judge.judge(proposal.direction, proposal.scales, keys)
+        parts.append(_rows(k, labels, damping, result, error=error))
         if keep and judge.evaluator.estimates and len(proposal.scales) > 1:
-            estimated[proposal.k] = proposal.direction
-        if keep and not search.drops:
+            estimated[k] = proposal.direction
+        if keep:
             for label, scale in zip(labels, proposal.scales, strict=True):
-                moves[proposal.k, label] = scale * proposal.direction
+                moves[k, label] = Move(proposal.direction, scale, error)
         progress("candidates", done + 1, total)
         if search.stops_early:
             if not result["gap"][0] < best:
@@ -224,12 +241,18 @@ def pooled_table(parts: Sequence[Candidates], judge: Judge) -> pd.DataFrame:
     pooled = Counts.pooled(folds, [some.index.to_numpy() for some in rows])
     assert judge.constraint.metric is not None  # as the gap is one of counts
     columns = judge.measures(pooled, judge.constraint.metric(pooled.table))
+    columns["solve_error"] = np.max([some["solve_error"].to_numpy() for some in rows], axis=0)
     return pd.DataFrame(columns, index=shared).reset_index()
 
 
 def _rows(
-    k: int, scales: tuple[float, ...], damping: float, result: dict[str, NDArray[Any]]
+    k: int,
+    scales: tuple[float, ...],
+    damping: float,
+    result: dict[str, NDArray[Any]],
+    *,
+    error: float,
 ) -> dict[str, NDArray[Any]]:
     each = len(scales)
     named = {"damping": np.full(each, damping), "k": np.full(each, k), "scale": np.array(scales)}
-    return named | result
+    return named | result | {"solve_error": np.full(each, error)}

@@ -10,22 +10,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from torch import Tensor
 
-from fairij.method.candidates import Judge
+from fairij.method.candidates import Judge, keys_of
 from fairij.method.selection import Selection, measures_of
 from fairij.method.types import Trial
 from fairij.models.losses import Loss
-from fairij.solvers.base import Inverse, Solution
 
 
 @dataclass(frozen=True)
 class Chooser:
-    """A rule of choice, with a way to solve the chosen edit to the solver's tolerance."""
+    """A rule of choice, on candidates that are judged as they will be returned."""
 
     rule: Selection
     loss: Loss
-    solve: Callable[[Inverse, Tensor], Solution]  # of the rows that are dropped
     timed: Callable[[str], AbstractContextManager[None]]
 
     def performance(self, table: pd.DataFrame) -> NDArray[np.float64]:
@@ -35,12 +32,12 @@ class Chooser:
     def choose(self, table: pd.DataFrame) -> int:
         return self.rule.choose(measures_of(table))
 
-    def choose_solved(self, table: pd.DataFrame, trials: list[Trial], judge: Judge) -> int:
-        """Choose among candidates until the chosen one was judged as it will be returned.
+    def choose_confirmed(self, table: pd.DataFrame, trials: list[Trial], judge: Judge) -> int:
+        """Choose among candidates until the chosen one was judged by itself.
 
-        Candidates are solved loosely, and some evaluators only estimate several scales at once. So
-        the chosen one is solved again and judged by itself, until the same one is chosen again. An
-        evaluator that estimates first runs only rows in doubt; what it saw corrects its estimates.
+        Several scales are judged together, which may round otherwise, and some evaluators only
+        estimate them. Such an evaluator first runs only rows in doubt; what it saw corrects its
+        estimates.
         """
         judged: set[int] = set()
         doubted: set[int] = set()
@@ -48,27 +45,14 @@ class Chooser:
             chosen = self.choose(table)
             if int(table["k"][chosen]) == 0 or chosen in judged:
                 return chosen
-            direction, scale = self._solved(table, chosen, trials)
+            damping, k, scale = key = keys_of(table)[chosen]
+            move = trial_at(trials, damping).moves[k, scale]
             with self.timed("candidates"):
                 everywhere = not judge.can_doubt or chosen in doubted
                 (judged if everywhere else doubted).add(chosen)
-                found = judge.confirm(direction, scale, everywhere=everywhere)
-                changed = _put(table, chosen, found)
+                changed = _put(table, chosen, judge.confirm(move, key, everywhere=everywhere))
                 if judge.evaluator.estimates and (changed or chosen not in judged):
                     _estimate_again(table, trials, judge, judged | doubted)
-
-    def _solved(
-        self, table: pd.DataFrame, chosen: int, trials: list[Trial]
-    ) -> tuple[Tensor, float]:
-        """A candidate's direction, solved to the solver's tolerance, and its scale."""
-        k, scale = int(table["k"][chosen]), float(table["scale"][chosen])
-        trial = trial_at(trials, float(table["damping"][chosen]))
-        if (k, scale) in trial.moves:
-            return trial.moves[k, scale], 1.0
-        if k not in trial.solved:
-            with self.timed("edit"):
-                trial.solved[k] = self.solve(trial.inverse, trial.rankings[0].order[:k])
-        return trial.solved[k].x, scale
 
 
 def trial_at(trials: list[Trial], damping: float) -> Trial:
@@ -87,15 +71,14 @@ def _estimate_again(
     table: pd.DataFrame, trials: list[Trial], judge: Judge, confirmed: set[int]
 ) -> None:
     """Correct all estimates; rows that were confirmed stay."""
-    judge.forget_estimates()
-    k_of, scale_of = table["k"].to_numpy(), table["scale"].to_numpy()
+    keys, k_of = keys_of(table), table["k"].to_numpy()
+    estimated = ~np.isin(np.arange(len(table)), list(confirmed))
     for trial in trials:
-        here = (table["damping"] == trial.inverse.damping).to_numpy()
-        places = [np.flatnonzero(here & (k_of == k)) for k in trial.estimated]
-        found = [
-            pd.DataFrame(judge.judge(direction, tuple(scale_of[place])), index=place)
-            for place, direction in zip(places, trial.estimated.values(), strict=True)
-        ]
-        if found:
-            values = pd.concat(found).drop(index=list(confirmed), errors="ignore")
-            table.loc[values.index, values.columns] = values
+        here = estimated & (table["damping"] == trial.inverse.damping).to_numpy()
+        for k, direction in trial.estimated.items():
+            place = np.flatnonzero(here & (k_of == k))
+            if len(place) == 0:
+                continue
+            named = [keys[row] for row in place]
+            found = judge.judge(direction, tuple(scale for *_, scale in named), named)
+            table.loc[place, list(found)] = pd.DataFrame(found, index=place)

@@ -47,10 +47,22 @@ class Curvature(ABC):
         scale = (o.weights[index] * len(o.weights)).sqrt()
         return (rows * scale[:, None, None]).flatten(0, 1)
 
-    def middle(self) -> Tensor:
-        """``m (N, C, C)`` with ``H = sum_n J_n^T m_n J_n + diag(l2)``."""
-        root = self.roots(slice(None)).double()
-        return scale_rows(root @ root.mT, self.objective.weights.double())
+    def middle(self, rows: Some = slice(None)) -> Tensor:
+        """``m (B, C, C)`` of some rows, with ``H = sum_n J_n^T m_n J_n + diag(l2)``."""
+        root = self.roots(rows).double()
+        scaled = root * self.objective.weights[rows].double().view(-1, 1, 1)
+        return scaled @ root.mT
+
+    def diagonal(self) -> Tensor | None:
+        """The diagonal, ``(D,)``, without second derivatives of z, to scale parameters by.
+
+        None if the model gives none, or has more parameters than rows: damping then decides most
+        directions alike, and a scale of its own for each parameter would spoil that.
+        """
+        o = self.objective
+        _ = o.model.outputs  # a pass of its own, before the one for the diagonal
+        found = o.model.diagonal(self.middle) if len(o.y) > len(o.theta) else None
+        return None if found is None else found + o.l2
 
     def restrict(self, index: Tensor) -> Self:
         """The same curvature of a sample of the rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError, NothingToDropWarning, Notice
 from fairij.fairness.optimism import MOST_ROWS, Patterns
-from fairij.method.candidates import Judge, judged_candidates, pooled_table
+from fairij.method.candidates import Judge, Move, judged_candidates, pooled_table
 from fairij.method.chooser import Chooser, trial_at
 from fairij.method.curvature import largest_eigenvalue, make_curvature
 from fairij.method.influence import (
@@ -27,13 +28,13 @@ from fairij.method.influence import (
 )
 from fairij.method.objective import Objective, normalised_weights
 from fairij.method.preparation import Prepared, Settings
-from fairij.method.results import diagnose, drift_notices
+from fairij.method.results import diagnose, drift_notices, scale_notices, unsolved_notices
 from fairij.method.run import Progress, timed
 from fairij.method.search.base import SearchContext
 from fairij.method.selection import measures_of, pareto_front
 from fairij.method.types import GroupedRows, Outcome, Ranking, Target, Trial, folds, pools
 from fairij.models.base import Editable
-from fairij.solvers.base import Inverse, Solution
+from fairij.solvers.base import Inverse, Solution, energy_error
 
 AUTO_DAMPING = 1e-2  # of the largest eigenvalue
 
@@ -61,22 +62,22 @@ class Engine:
         trials = [self._trial(inverse, targets, judges) for inverse in self._inverses()]
         first, *others = [trial.table for trial in trials]
         table = pd.concat([first, *(t[t["k"] > 0] for t in others)], ignore_index=True)
-        chooser = Chooser(self.settings.selection, self.loss, self._solve, self._timed)
+        chooser = Chooser(self.settings.selection, self.loss, self._timed)
         if self.settings.validation == "cross_fit":
             chosen, judged = chooser.choose(table), self.validation
             trial = trial_at(trials, table["damping"][chosen])
             ranking = self.rank(self.target(judged), trial.inverse)  # now by all the rows
         else:
-            chosen, judged = chooser.choose_solved(table, trials, judges[0]), pairs[-1][1]
+            chosen, judged = chooser.choose_confirmed(table, trials, judges[0]), pairs[-1][1]
             trial = trial_at(trials, table["damping"][chosen])
             ranking = trial.rankings[0]
         table["pareto"] = pareto_front(table["gap"].to_numpy(), chooser.performance(table))
         self._notice_choice(table, chosen, ranking)
         outcome = self._outcome(table, chosen, trial, ranking, judged)
         with self._timed("candidates"):
-            outcome.patterns = self._patterns(judges[0])
+            outcome.patterns = self._patterns(judges[0], table)
             if outcome.patterns is not None:
-                outcome.of_scores = judges[0].of_scores()
+                outcome.of_scores = judges[0].of_scores(table)
         if not self.settings.search.drops and self.settings.validation != "cross_fit":
             outcome.moves = self._all_moves(table, trials)
         return outcome
@@ -142,6 +143,7 @@ class Engine:
         dampings, inverse = self.settings.dampings, None
         if isinstance(dampings, str):
             dampings = (AUTO_DAMPING * max(largest_eigenvalue(self.curvature), 1e-6),)
+            self.notices += scale_notices(self.curvature, dampings[0])
         for damping in dampings:
             with self._timed("prepare"):
                 again = None if inverse is None else inverse.with_damping(damping)
@@ -163,7 +165,7 @@ class Engine:
             self.loss,
             s.constraint,
             self.n_classes,
-            recorded=[] if is_repeatable else None,
+            recorded={} if is_repeatable else None,
             counted=[] if pools(s, self.loss) else None,
         )
 
@@ -245,18 +247,18 @@ class Engine:
         dropped = ranking.order[: k if self.settings.search.drops else 0]
         delta = torch.zeros_like(self.objective.theta)
         diagnostics: dict[str, Any] = {"search": self.settings.search.name}
-        if len(dropped):
+        if k:
             with self._timed("edit"):
-                solution = trial.solved.get(k) or self._solve(trial.inverse, dropped)
-            delta = scale * solution.x
-            diagnostics |= {"edit_residual": float(solution.residual[0])}
-        elif k:
-            delta = self._move(trial, ranking, k, scale)
+                move = self._move(trial, ranking, dropped, k, scale)
+                delta, error = move.delta, self._error(move, trial.inverse, dropped)
+            if not math.isnan(error):
+                diagnostics |= {"edit_residual": error}
         with self._timed("diagnostics"):
             self.notices += drift_notices(self.objective, ranking)
-            measured = diagnose(
+            diagnostics |= diagnose(
                 self.editable, self.objective, self.settings, ranking, trial.inverse, delta
             )
+            self.notices += unsolved_notices(diagnostics)
         of_gap = self._of_the_gap(ranking, trial.inverse)
         return Outcome(
             of_gap.scores,
@@ -268,20 +270,22 @@ class Engine:
             chosen,
             delta,
             judged,
-            measured | diagnostics | {"remarks": self.remarks, "seconds": self.seconds},
+            diagnostics | {"remarks": self.remarks, "seconds": self.seconds},
             notices=self.notices,
         )
 
-    def _move(self, trial: Trial, ranking: Ranking, k: int, scale: float) -> Tensor:
-        """The candidate's parameter change; proposed again if the ranking is not the trial's."""
+    def _move(self, trial: Trial, ranking: Ranking, dropped: Tensor, k: int, scale: float) -> Move:
+        """The candidate's parameter change; made again if the ranking is not the trial's."""
         if ranking is trial.rankings[0]:
             return trial.moves[k, scale]
-        with self._timed("edit"):
-            for proposal in self.settings.search.propose(self._context(trial.inverse, ranking)):
-                if proposal.label == scale:
-                    return proposal.direction
-                if proposal.label is None and scale in proposal.scales:
-                    return scale * proposal.direction
+        if self.settings.search.drops:
+            solution = self._solve(trial.inverse, dropped)
+            return Move(solution.x, scale, float(solution.told[0]))
+        for proposal in self.settings.search.propose(self._context(trial.inverse, ranking)):
+            if proposal.label == scale:
+                return Move(proposal.direction, 1.0, proposal.error)
+            if proposal.label is None and scale in proposal.scales:
+                return Move(proposal.direction, scale, proposal.error)
         self.notices.append(
             Notice(
                 f"The edit that the parts of the validation rows chose (scale {scale:g}) cannot "
@@ -289,17 +293,23 @@ class Engine:
                 'validation="split" or "reuse", or more damping.'
             )
         )
-        return torch.zeros_like(self.objective.theta)
+        return Move(torch.zeros_like(self.objective.theta), 0.0)
+
+    def _error(self, move: Move, inverse: Inverse, dropped: Tensor) -> float:
+        """The error in energy of the chosen edit; measured if the solver did not tell it."""
+        if not math.isnan(move.error) or len(dropped) == 0:
+            return move.error
+        pull = nested_gradients(self.objective, dropped, [len(dropped)])
+        return float(energy_error(self.curvature, inverse.damping, pull, move.direction)[0])
 
     def _all_moves(self, table: pd.DataFrame, trials: list[Trial]) -> Tensor:
-        nothing = torch.zeros_like(self.objective.theta)
+        nothing = Move(torch.zeros_like(self.objective.theta), 0.0)
         keys = zip(table["damping"], table["k"], table["scale"], strict=True)
-        return torch.stack(
-            [trial_at(trials, damping).moves.get((k, scale), nothing) for damping, k, scale in keys]
-        )
+        moves = [trial_at(trials, damping).moves.get((k, c), nothing) for damping, k, c in keys]
+        return torch.stack([move.delta for move in moves])
 
-    def _patterns(self, judge: Judge) -> Patterns | None:
-        labels = judge.labels()
+    def _patterns(self, judge: Judge, table: pd.DataFrame) -> Patterns | None:
+        labels = judge.labels(table)
         if labels is None:
             return None
         y, codes, groups = judge.y.long().cpu().numpy(), judge.groups.codes, judge.groups.names

@@ -16,6 +16,7 @@ from fairij.errors import Notice, NotStationaryWarning, SmallGroupWarning
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.optimism import Choice
 from fairij.method.counts import columns_of
+from fairij.method.curvature import Curvature
 from fairij.method.objective import Objective
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.run import timed
@@ -25,6 +26,8 @@ from fairij.models.labels import Labels, class_words, positive_label
 from fairij.solvers.base import Inverse
 
 DRIFT_WARNING = 0.5  # of the gap
+HELD = 1e-2  # of the damping: the curvature below which a parameter hardly moves
+UNSOLVED = 0.2  # error in energy of the scores or the edit above which they say little
 
 
 def attributes_of(
@@ -165,6 +168,39 @@ def diagnose(
         "surrogate_predicted": before + float((delta @ target.gradients).sum()),
         "surrogate_after": sum(gap for gap, _ in parts),
     }
+
+
+def scale_notices(curvature: Curvature, damping: float) -> list[Notice]:
+    """A notice if ``damping="auto"`` holds most parameters in place, as on raw columns."""
+    diagonal = curvature.diagonal()
+    held = 0.0 if diagonal is None else float((diagonal < HELD * damping).double().mean())
+    if held < 0.5:
+        return []
+    text = (
+        f"damping='auto' is {damping:.2g}, a hundredth of the largest eigenvalue, which belongs "
+        f"to the features of the largest scale. It holds {held:.0%} of the parameters nearly in "
+        "place, because their own curvature is less than a hundredth of it. Train on standardised "
+        "features, or give `damping` a number, such as 0.01."
+    )
+    return [Notice(text)]
+
+
+def unsolved_notices(diagnostics: dict[str, Any]) -> list[Notice]:
+    """A notice if the solver left much of the equations for the scores or the edit unsolved."""
+    found = {"scores": diagnostics["influence_residual"], "edit": diagnostics.get("edit_residual")}
+    far = {name: error for name, error in found.items() if error is not None}
+    worst = max(far, key=lambda name: float(far[name]))
+    if far[worst] <= UNSOLVED:
+        return []
+    return [
+        Notice(
+            f"The solver {diagnostics['solver']!r} comes only roughly near the solution of the "
+            f"equations for the {worst}: its error in energy is {far[worst]:.2g} (0 is exact). "
+            "The edit is still judged by what it does on validation rows, but the order of the "
+            "rows may be another one. Cures: more rows or steps for this solver, more damping, "
+            "or solver='cg'."
+        )
+    ]
 
 
 def weighted_gap(ranking: Ranking) -> float:

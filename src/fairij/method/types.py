@@ -15,11 +15,11 @@ from fairij.data.rows import part_of
 from fairij.errors import Notice
 from fairij.fairness.groups import Groups
 from fairij.fairness.optimism import Patterns
-from fairij.method.candidates import Moves
+from fairij.method.candidates import Move
 from fairij.method.influence import Influence
 from fairij.models.base import Linearization
 from fairij.models.losses import Loss
-from fairij.solvers.base import Inverse, Solution
+from fairij.solvers.base import Inverse
 
 if TYPE_CHECKING:
     from fairij.method.preparation import Settings
@@ -74,9 +74,8 @@ class Trial:
     inverse: Inverse
     rankings: list[Ranking]  # one per fold
     table: pd.DataFrame
-    moves: Moves = field(default_factory=dict)  # of candidates that need no second solve
+    moves: dict[tuple[int, float], Move] = field(default_factory=dict)  # by k and scale
     estimated: dict[int, Tensor] = field(default_factory=dict)  # directions by k
-    solved: dict[int, Solution] = field(default_factory=dict)  # by k, to the solver's tolerance
 
 
 @dataclass

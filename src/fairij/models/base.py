@@ -73,6 +73,14 @@ class Linearization(Protocol):
     def gram(self, middle: Tensor) -> Tensor | None:
         """``sum_n J_n^T m_n J_n``, dense ``(D, D)``, if there is a fast way; else None."""
 
+    def diagonal(self, middle: Callable[[Some], Tensor]) -> Tensor | None:
+        """The diagonal of ``sum_n J_n^T m_n J_n``, ``(D,)``, if it shortens a solve; else None.
+
+        ``middle`` gives ``m_n`` of some rows, ``(B, C, C)``. Linear models have it. For trees and
+        networks it makes solves longer: most of their directions are decided by damping alone, and
+        a scale of its own for each parameter spoils that.
+        """
+
     def row_squares(self) -> Tensor | None:
         """``|J_n|^2`` of every row or a bound above it, ``(N,)``; None if there is no fast way."""
 
@@ -87,6 +95,9 @@ class JacobianDefaults:
     """A Jacobian without shortcuts."""
 
     def gram(self, middle: Tensor) -> Tensor | None:
+        return None
+
+    def diagonal(self, middle: Callable[[Some], Tensor]) -> Tensor | None:
         return None
 
     def row_squares(self) -> Tensor | None:

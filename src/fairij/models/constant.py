@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairij.models.base import EvaluatorDefaults, JacobianDefaults, LinearizationDefaults, Middle
+from fairij.data.row_vectors import blocks
+from fairij.models.base import (
+    EvaluatorDefaults,
+    JacobianDefaults,
+    LinearizationDefaults,
+    Middle,
+    Some,
+)
 
 
 class Jacobian(Protocol):
@@ -34,6 +42,8 @@ class Jacobian(Protocol):
     # As in `Linearization`. `JacobianDefaults` has an answer for each of these.
 
     def gram(self, middle: Tensor) -> Tensor | None: ...
+
+    def diagonal(self, middle: Callable[[Some], Tensor]) -> Tensor | None: ...
 
     def row_squares(self) -> Tensor | None: ...
 
@@ -63,6 +73,9 @@ class ConstantLinearization(LinearizationDefaults, EvaluatorDefaults):
 
     def gram(self, middle: Tensor) -> Tensor | None:
         return self.jacobian.gram(middle)
+
+    def diagonal(self, middle: Callable[[Some], Tensor]) -> Tensor | None:
+        return self.jacobian.diagonal(middle)
 
     def row_squares(self) -> Tensor | None:
         return self.jacobian.row_squares()
@@ -118,6 +131,20 @@ class FeatureJacobian(JacobianDefaults):
         if not self.intercept:
             return rows
         return torch.cat([rows, unit.expand(len(index), -1, -1)], -1)
+
+    def diagonal(self, middle: Callable[[Some], Tensor]) -> Tensor | None:
+        """``sum_n m_n[c, c] x_nf^2``."""
+        n, features = self.X.shape
+        total = torch.zeros(self.n_outputs, features + 1, dtype=torch.float64)
+        for block in blocks(n):
+            some = slice(block.start, min(block.stop, n))
+            m = middle(some).diagonal(dim1=1, dim2=2).contiguous()  # (B, C)
+            X = self.X[some]
+            squares = X.double().square() if isinstance(X, Tensor) else X.astype(float).power(2)
+            total[:, :features] += _product(squares.T, m).T
+            total[:, features] += m.sum(0)
+        R = total[:, :features].reshape(-1)
+        return torch.cat([R, total[:, features]]) if self.intercept else R
 
     def take(self, index: Tensor) -> FeatureJacobian:
         return FeatureJacobian(self.X[index.numpy()], self.n_outputs, self.intercept)

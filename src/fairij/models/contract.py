@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fairij.data.checks import members
 from fairij.data.rows import n_rows
-from fairij.models.base import Editable, Evaluator, Linearization
+from fairij.models.base import Editable, Evaluator, Linearization, Some
 from fairij.models.constant import ConstantLinearization, FeatureJacobian
 from fairij.models.losses import LOSSES
 from fairij.models.registry import adapt
@@ -119,6 +119,10 @@ def _check_rows(linear: Linearization) -> None:
     squares, held, exact = linear.row_squares(), linear.held_bytes(), J.square().sum((1, 2))
     if gram is not None:
         _close("gram, by rows", gram, torch.einsum("ncd,nce,nef->df", J, middle, J))
+    diagonal = linear.diagonal(lambda rows: middle[rows])
+    if diagonal is not None:
+        exact_diagonal = torch.einsum("ncd,nce,ned->d", J, middle, J)
+        _close("diagonal, by rows", diagonal, exact_diagonal)
     if products is not None:
         _close("row_products, by rows", products, torch.einsum("ncd,mcd->nm", J, J))
     if squares is not None:
@@ -281,6 +285,9 @@ class _Shortcuts(ConstantLinearization):
     def gram(self, middle: Tensor) -> Tensor:
         return self.jacobian.X.T @ (middle[:, 0] * self.jacobian.X)
 
+    def diagonal(self, middle: Callable[[Some], Tensor]) -> Tensor | None:
+        return self.jacobian.diagonal(middle)
+
     def row_squares(self) -> Tensor:
         return self.jacobian.X.square().sum(1)
 
@@ -346,6 +353,7 @@ QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "moved": lambda part, X: torch.stack([(at := part.moved(THREE)).outputs, at.jvp(THREE)]),
     "sums": lambda part, X: part.sums(NINE, PIECES),
     "gram": lambda part, X: part.gram(NINE[:, None, None]),
+    "diagonal": lambda part, X: part.diagonal(lambda rows: NINE[rows, None, None].abs()),
     "along": lambda part, X: part.along(THREE, NINE[6:]),
     "confirm": lambda part, X: torch.cat(
         [part.confirm(THREE, 2.0, everywhere=everywhere) for everywhere in (False, True)]

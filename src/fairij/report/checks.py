@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fairij.fairness.constraints import SMALL_CELL
+from fairij.method.results import UNSOLVED
 from fairij.mitigator import FairIJ
 from fairij.report.comparisons import Comparison, gap_metric, other_gaps, performance
 from fairij.report.shortfalls import has_aims, shortfalls
@@ -77,13 +78,15 @@ def _solver(fitted: FairIJ) -> Check:
     found = fitted.diagnostics_
     ranking = float(found["influence_residual"])
     edit = float(found.get("edit_residual", ranking))
-    of_edit = f" and {edit:.2g} of those for the edit" if "edit_residual" in found else ""
+    of_edit = f" and {edit:.2g} for the edit" if "edit_residual" in found else ""
     return Check(
         "Were the equations solved?",
-        max(_level(ranking, 0.02, 0.2), _level(edit, 0.02, 0.2), key=ORDER.index),  # red if NaN
-        f"The scores and the edit are solutions of equations. The {found['solver']} solver left "
-        f"{ranking:.2g} of the equations for the scores unsolved{of_edit} (0 is exact). The "
-        f"damping is {found['damping']:g}.",
+        max(
+            (_level(error, 0.02, UNSOLVED) for error in (ranking, edit)), key=ORDER.index
+        ),  # red if NaN
+        f"The scores and the edit are solutions of equations. The solution of the "
+        f"{found['solver']} solver is off by {ranking:.2g} for the scores{of_edit} (in energy; 0 "
+        f"is exact). The damping is {found['damping']:g}.",
     ).ending(
         "The scores are exact enough.",
         "The order of the worst rows may differ a little from the exact order.",

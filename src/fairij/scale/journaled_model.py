@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from fairij.models.base import Delegating, Editable, Evaluator, Linearization, Middle
+from fairij.models.base import Delegating, Editable, Evaluator, Linearization, Middle, Some
 from fairij.scale.checkpoints import Journal
 
 T = TypeVar("T")
@@ -145,6 +145,9 @@ class JournaledLinearization(Recorded[Linearization]):
 
     def gram(self, middle: Tensor) -> Tensor | None:
         return self._inner.gram(middle)  # large, and cheap to make again
+
+    def diagonal(self, middle: Callable[[Some], Tensor]) -> Tensor | None:
+        return self._pass_if_any("diagonal", lambda: self._inner.diagonal(middle))
 
     def row_squares(self) -> Tensor | None:
         # recorded, because the answer may depend on the passes that the inner object made

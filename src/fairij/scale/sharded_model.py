@@ -18,7 +18,7 @@ from torch import Tensor
 from fairij.models.base import Delegating, Evaluator, Linearization, Middle, Some
 from fairij.scale.collectives import collected, done_by_all, gathered, summed
 from fairij.scale.sharding import Shard
-from fairij.scale.streaming import shifted
+from fairij.scale.streaming import counted_from, shifted
 
 
 class ShardedEditable(Delegating):
@@ -121,6 +121,18 @@ class ShardedLinearization:
 
         found = self._if_all_have(own)
         return None if found is None else summed(lambda: found)
+
+    def diagonal(self, middle: Callable[[Some], Tensor]) -> Tensor | None:
+        def own() -> Tensor | None:
+            if self._place is None:
+                return self._local.diagonal(
+                    lambda some: middle(counted_from(self._range.start, some))
+                )
+            place = self._place[self._range]
+            return self._local.diagonal(lambda some: middle(place[some]))
+
+        found = self._if_all_have(own)
+        return None if found is None else self._sum(lambda: found)
 
     def row_squares(self) -> Tensor | None:
         found = self._if_all_have(self._local.row_squares)

@@ -196,6 +196,15 @@ class StreamedLinearization:
             return None
         return self._sum(lambda rows, part: _found(part.gram(middle[rows])))
 
+    def diagonal(self, middle: Callable[[Some], Tensor]) -> Tensor | None:
+        if self._linearized(self._chunks.first()).diagonal(middle) is None:
+            return None
+
+        def of_chunk(rows: slice, part: Linearization) -> Tensor:
+            return _found(part.diagonal(lambda some: middle(counted_from(rows.start, some))))
+
+        return self._sum(of_chunk)
+
     def row_squares(self) -> Tensor | None:
         if self._linearized(self._chunks.first()).row_squares() is None:
             return None
@@ -261,10 +270,11 @@ class StreamedEvaluator:
 
 def shifted(middle: Middle, start: int) -> Middle:
     """A middle for which rows are counted from row ``start`` of the rows that it knows."""
+    return lambda moved, rows: middle(moved, counted_from(start, rows))
 
-    def of_some(moved: Tensor, rows: Some) -> Tensor:
-        if isinstance(rows, slice):
-            return middle(moved, slice(start + rows.start, start + rows.stop))
-        return middle(moved, start + rows)
 
-    return of_some
+def counted_from(start: int, rows: Some) -> Some:
+    """Rows of a part, counted among all rows; the part begins at row ``start``."""
+    if isinstance(rows, slice):
+        return slice(start + rows.start, start + rows.stop)
+    return start + rows

@@ -4,6 +4,10 @@ A direction ``p`` that is conjugate to all earlier ones (``p^T A q = 0``) lowers
 right-hand side without another product. So directions are kept, and the next right-hand side starts
 from what they already give. The right-hand sides of Fair-IJ are nested sums of gradients: forty
 edits cost about as many products as four unrelated solves.
+
+A solve stops by its energy ``b^T x``, not by ``|b - A x|``, which the column of the largest scale
+owns: see `directions.Left`. Where the curvature knows its diagonal, all of this happens in
+parameters scaled by it (Jacobi's preconditioner).
 """
 
 from __future__ import annotations
@@ -19,14 +23,16 @@ from fairij.data.rows import processes
 from fairij.errors import NegativeCurvatureError, NotConvergedError
 from fairij.method.curvature import Curvature
 from fairij.solvers.base import Solution, SolverDefaults, check_damping, columns
+from fairij.solvers.directions import Directions, Left
 from fairij.solvers.exact import not_positive_definite
 from fairij.solvers.guides import RowSpaceInverse, sampled
 
 SMALLER = 8  # a sample is drawn if there are at least so many times as many rows
-GUIDED, GUIDE_STEPS = 0.1, 50  # tolerance and steps of a loose solve on the sample
+GUIDED, GUIDE_STEPS = 0.2, 50  # tolerance and steps of a loose solve on the sample
 WIDE = 32  # parameters per sampled row from which the sample is inverted among its rows
 DISTRUST = 0.2  # ridge of the sample; without it single rows dominate
 NOTHING_NEW = 1e-4  # the part of a direction that earlier ones do not span, at least
+WINDOW, SHORT_WINDOW = 4, 2  # steps whose gain says how much is left: plain, or guided
 
 
 @dataclass(frozen=True)
@@ -35,8 +41,10 @@ class ConjugateGradient(SolverDefaults):
 
     Parameters
     ----------
-    tolerance : float, default=3e-3
-        Stop when ``|b - A x| <= tolerance |b|`` for every right-hand side.
+    tolerance : float, default=1e-2
+        Stop when the error in energy, ``|x - A^-1 b|_A / |A^-1 b|_A`` with ``|v|_A^2 = v^T A v``,
+        is estimated to be at most this for every right-hand side. Columns of any scale count
+        alike. The estimate is what the last four steps gained.
     max_steps : int, default=1000
         Products allowed in one call of ``solve``.
     memory_limit : int, default=2**29
@@ -50,7 +58,7 @@ class ConjugateGradient(SolverDefaults):
         tolerances down to 1e-4.
     """
 
-    tolerance: float = 3e-3
+    tolerance: float = 1e-2
     max_steps: int = 1000
     memory_limit: int = 2**29
     on_failure: str = "raise"
@@ -65,7 +73,9 @@ class ConjugateGradient(SolverDefaults):
 
     def prepare(self, curvature: Curvature, damping: float) -> ConjugateInverse:
         damping = check_damping(damping)
-        return ConjugateInverse(self, curvature, damping, guide=self._guide(curvature, damping))
+        guide = self._guide(curvature, damping)
+        window = WINDOW if guide is None else SHORT_WINDOW
+        return ConjugateInverse(self, curvature, damping, guide=guide, window=window)
 
     def _guide(self, curvature: Curvature, damping: float) -> Guide | None:
         """The inverse of a sample's curvature."""
@@ -87,51 +97,7 @@ class ConjugateGradient(SolverDefaults):
             memory_limit=self.memory_limit // 2,
             on_failure="return",
         )
-        return ConjugateInverse(loose, sample, damping)
-
-
-class Directions:
-    """Stored directions ``P`` with ``P A P^T = I``, ``A = H + damping I``, and their ``A P``."""
-
-    def __init__(self, like: Tensor, memory_limit: int) -> None:
-        self._memory_limit = memory_limit
-        capacity = memory_limit // (2 * like.element_size() * len(like))
-        self._capacity = int(min(max(capacity, 2), len(like) + 1))
-        self._P = like.new_empty(0, len(like))  # (m, D)
-        self._AP = like.new_empty(0, len(like))
-        self.count = 0  # ever made
-
-    def used(self) -> tuple[Tensor, Tensor]:
-        kept = min(self.count, self._capacity)
-        return self._P[:kept], self._AP[:kept]
-
-    def remember(self, p: Tensor, Ap: Tensor) -> None:
-        place = self.count % self._capacity
-        if place >= len(self._P):
-            room = min(max(16, 2 * len(self._P)), self._capacity)
-            for name in ("_P", "_AP"):
-                old = getattr(self, name)
-                grown = old.new_empty(room, old.shape[1])
-                grown[: len(old)] = old
-                setattr(self, name, grown)
-        self._P[place], self._AP[place] = p, Ap
-        self.count += 1
-
-    def with_damping(self, by: float) -> Directions:
-        """The same directions, conjugate at a damping that is ``by`` more; no products."""
-        other = Directions(self._P.new_empty(self._P.shape[1]), self._memory_limit)
-        P, AP = self.used()
-        if len(P) == 0:
-            return other
-        AP = AP + by * P
-        gram = P.double() @ AP.double().T
-        factor, failed = torch.linalg.cholesky_ex((gram + gram.T) / 2)
-        if int(failed) == 0:
-            solve = torch.linalg.solve_triangular
-            other._P = solve(factor, P.double(), upper=False).to(P)
-            other._AP = solve(factor, AP.double(), upper=False).to(P)
-            other.count = len(P)
-        return other
+        return ConjugateInverse(loose, sample, damping, window=SHORT_WINDOW)
 
 
 class ConjugateInverse:
@@ -144,11 +110,16 @@ class ConjugateInverse:
         damping: float,
         directions: Directions | None = None,
         guide: Guide | None = None,
+        window: int = WINDOW,
     ) -> None:
-        self.damping, self._guide = damping, guide
+        self.damping, self._guide, self._window = damping, guide, window
         self._settings, self._curvature = settings, curvature
-        theta = curvature.objective.theta
-        self.directions = directions or Directions(theta, settings.memory_limit)
+        self.directions = directions or self._no_directions()
+
+    def _no_directions(self) -> Directions:
+        diagonal, theta = self._curvature.diagonal(), self._curvature.objective.theta
+        scale = None if diagonal is None else (diagonal + self.damping).rsqrt().to(theta)
+        return Directions(theta, self._settings.memory_limit, scale)
 
     @property
     def products(self) -> int:
@@ -157,47 +128,56 @@ class ConjugateInverse:
 
     def with_damping(self, damping: float) -> ConjugateInverse:
         """The inverse at another damping, of the same directions."""
-        shifted = self.directions.with_damping(check_damping(damping) - self.damping)
+        shifted = self.directions.with_damping(self.damping, check_damping(damping))
         guide = None if self._guide is None else self._guide.with_damping(damping)
-        return ConjugateInverse(self._settings, self._curvature, damping, shifted, guide)
+        given = (self._settings, self._curvature, damping, shifted, guide, self._window)
+        return ConjugateInverse(*given)
 
     def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:
         tolerance = self._settings.tolerance if tolerance is None else tolerance
         P, AP = self.directions.used()
-        right = columns(b).to(P).T.contiguous()  # (K, D)
+        right = columns(b).to(P).T * self.directions.scale  # (K, D)
         shares = right @ P.T  # what stored directions already give
         x, residual = shares @ P, right - shares @ AP
-        size = right.norm(dim=1).clamp_min(torch.finfo(right.dtype).tiny)
+        left = Left(self.directions, right, shares, self._window)
         steps = 0
         while True:
-            relative = residual.norm(dim=1) / size
-            worst = int(relative.argmax())
-            if relative[worst] <= tolerance:
+            error, next_up = left.measured(residual)
+            if float(error.max()) <= tolerance:
                 break
             if steps == self._settings.max_steps:
                 if self._settings.on_failure == "return":
                     break
-                raise NotConvergedError(self._failure(float(relative[worst]), tolerance))
-            p, Ap = self._next_direction(residual[worst])
+                raise NotConvergedError(self._failure(float(error.max()), tolerance))
+            direction = self._next_direction(residual[next_up])
+            if direction is None:
+                error = left.rounding(residual)
+                break
+            p, Ap = direction
             shares = residual @ p  # (K,)
             x.addr_(shares, p)
             residual.addr_(shares, Ap, alpha=-1)
+            left.gained(shares)
             steps += 1
-        # the residual is updated at each step, so no product is needed to measure it
-        return Solution(x.T.reshape(b.shape), steps, lambda: relative)
+        # the error is estimated at each step, so no product is needed to measure it
+        return Solution((x * self.directions.scale).T.reshape(b.shape), steps, lambda: error)
 
-    def _next_direction(self, residual: Tensor) -> tuple[Tensor, Tensor]:
-        d = self._conjugate(residual if self._guide is None else self._guide.solve(residual).x)
-        if self._guide is not None and not d.norm() > NOTHING_NEW:
+    def _next_direction(self, residual: Tensor) -> tuple[Tensor, Tensor] | None:
+        """A new direction of unit energy; None if the residual is spanned by the earlier ones."""
+        scale, guide = self.directions.scale, self._guide
+        d = self._conjugate(residual if guide is None else guide.solve(residual / scale).x / scale)
+        if guide is not None and not d.norm() > NOTHING_NEW:
             d = self._conjugate(residual)
-        Ad = self._curvature.product(d) + self.damping * d
+        if d.norm() <= NOTHING_NEW:
+            return None
+        Ad = scale * (self._curvature.product(scale * d) + self.damping * scale * d)
         curvature = d @ Ad
         if not curvature > 0:
             raise NegativeCurvatureError(
                 not_positive_definite(
                     self._curvature.name,
                     self.damping,
-                    float(curvature / (d @ d)) - self.damping,
+                    float(curvature / (scale * d).square().sum()) - self.damping,
                 )
             )
         root = curvature.sqrt()
@@ -215,11 +195,12 @@ class ConjugateInverse:
 
     def _failure(self, reached: float, tolerance: float) -> str:
         return (
-            f"Conjugate gradients reached a relative residual of {reached:.2e} after "
+            f"Conjugate gradients reached an error in energy of {reached:.2e} after "
             f"{self._settings.max_steps} steps, not the {tolerance:.0e} asked for. Likely causes: "
-            f"the damping ({self.damping:g}) is small beside the largest eigenvalue, or the "
-            "tolerance is below what the model's precision can give. Cures: raise `damping`, "
-            "raise `max_steps`, loosen `tolerance`, or give the model in float64."
+            f"the damping ({self.damping:g}) is small beside the largest eigenvalue, features "
+            "have very different scales, or the tolerance is below what the model's precision can "
+            "give. Cures: train on standardised features, raise `damping`, raise `max_steps`, "
+            "loosen `tolerance`, or give the model in float64."
         )
 
 
@@ -242,7 +223,7 @@ class SharedConjugateGradient(ConjugateGradient):
         if self._known:
             known, at, directions = self._known["latest"]
             if is_same(known, key):
-                inverse.directions = directions.with_damping(check_damping(damping) - at)
+                inverse.directions = directions.with_damping(at, check_damping(damping))
         self._known["latest"] = (key, inverse.damping, inverse.directions)
         return inverse
 

@@ -59,7 +59,8 @@ class ExactInverse(InverseDefaults):
 
         def measure() -> Tensor:
             off = right - self._matrix @ x - self.damping * x
-            return off.norm(dim=0) / right.norm(dim=0).clamp_min(1e-300)
+            missed = (off * torch.cholesky_solve(off, self._factor)).sum(0)
+            return (missed / (right * x).sum(0).clamp_min(1e-300)).clamp_min(0).sqrt()
 
         return Solution(x.to(b.dtype).view_as(b), 1, measure)
 

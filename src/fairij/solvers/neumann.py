@@ -30,7 +30,7 @@ class Neumann(SolverDefaults):
     seed : int, default=0
         The seed of the samples.
     tolerance : float or None, default=0.1
-        Raise if the residual on all rows is above it after all steps. None: return what was found.
+        Raise if the error in energy is above it after all steps. None: return what was found.
     """
 
     steps: int = 1000
@@ -81,7 +81,7 @@ class NeumannInverse(InverseDefaults):
             reached = float(solution.residual.max())
             if reached > self._settings.tolerance:
                 raise NotConvergedError(
-                    f"The Neumann series has a relative residual of {reached:.2g} after {steps} "
+                    f"The Neumann series has an error in energy of {reached:.2g} after {steps} "
                     f"terms, above its tolerance {self._settings.tolerance:g}: the damping "
                     f"({self.damping:g}) is small beside the scale ({self.scale:g}). Cures: more "
                     "`steps`, more `damping`, another solver, or tolerance=None to take it so."

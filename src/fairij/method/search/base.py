@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import nan
 from typing import ClassVar, Protocol
 
 from torch import Tensor
@@ -36,6 +37,7 @@ class Proposal:
     direction: Tensor  # (D,)
     scales: tuple[float, ...]
     label: float | None = None  # the scale in the table of candidates, if it is not c
+    error: float = nan  # in energy, of the solves behind the direction; NaN if not known
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,7 @@ class Account:
 class SearchDefaults(Protocol):
     """What a search need not offer: to be inherited by every search."""
 
-    # whether whole rows are dropped: then candidates are solved loosely and the chosen one again
-    drops: ClassVar[bool] = False
+    drops: ClassVar[bool] = False  # whether whole rows are dropped
     stops_early: ClassVar[bool] = False  # at the first proposal that does not lower the gap
     row_by_row: ClassVar[bool] = True  # whether it decides for each row to drop or reweight it
     recomputes_gradient: ClassVar[bool] = False  # then one linear estimate says little

@@ -25,7 +25,6 @@ class _Dropping(SearchDefaults):
     """What the searches that drop whole rows share."""
 
     scales: tuple[float, ...]
-    tolerance: float
     drops: ClassVar[bool] = True
     at_once: ClassVar[int | None] = None  # how many k are solved together; None for all
 
@@ -62,9 +61,10 @@ class _Dropping(SearchDefaults):
                 nested_gradients(context.objective, context.order[before:], steps) + start[:, None]
             )
             start, before = pulls[:, -1], some[-1]
-            moved = context.inverse.solve(pulls, tolerance=self.tolerance).x
-            for k, direction in zip(some, moved.T, strict=True):
-                yield Proposal(k, direction, self.scales)
+            solution = context.inverse.solve(pulls)
+            solved = zip(some, solution.x.T, solution.told.tolist(), strict=True)
+            for k, direction, error in solved:
+                yield Proposal(k, direction, self.scales, error=error)
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,12 @@ class Grid(_Dropping):
         How many values of k to try, counting 0.
     max_k : int or None, default=None
         None for 2000 or an eleventh of the training rows, whichever is more.
-    tolerance : float, default=5e-2
-        Relative residual of candidates. The chosen one is solved to the solver's tolerance.
     """
 
     k: tuple[int, ...] | None = None
     scales: tuple[float, ...] = PAPER_SCALES
     points: int = 40
     max_k: int | None = None
-    tolerance: float = 5e-2
 
     name: ClassVar[str] = "grid"
 
@@ -118,7 +115,6 @@ class AllPositive(_Dropping):
     """Drop every row of positive influence (proposition 3.1), at the given scales."""
 
     scales: tuple[float, ...] = (1.0,)
-    tolerance: float = 2e-2
 
     name: ClassVar[str] = "all_positive"
 
@@ -136,7 +132,6 @@ class Sequential(_Dropping):
     step: int = 1
     scales: tuple[float, ...] = field(default=(1.0,))
     max_k: int = 2000
-    tolerance: float = 1e-3
 
     name: ClassVar[str] = "sequential"
     stops_early: ClassVar[bool] = True

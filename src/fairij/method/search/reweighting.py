@@ -51,10 +51,12 @@ class Reweight(SearchDefaults):
         weights = torch.zeros_like(context.influence.scores)
         weights[context.order] = context.influence.scores[context.order]
         pull = o.model.vjp(o.slope * weights.view(-1, *[1] * (o.slope.ndim - 1)))
-        direction = context.inverse.solve(pull, tolerance=self.tolerance).x
+        solution = context.inverse.solve(pull, tolerance=self.tolerance)
+        direction = solution.x
         fall = -float(context.gradient @ direction)
         if fall > 0:
-            yield Proposal(len(context.order), direction * (abs(context.gap) / fall), self.scales)
+            direction, error = direction * (abs(context.gap) / fall), float(solution.told[0])
+            yield Proposal(len(context.order), direction, self.scales, error=error)
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Path(SearchDefaults):
     refresh : int or None, default=5
         Steps between two computations of the curvature. None keeps the first one.
     tolerance : float, default=1e-2
-        Relative residual of each step.
+        Error in energy of each step.
     cheapest_first : bool, default=False
         Close the cheapest gaps first; keep closed ones closed. Otherwise close all together.
     """
@@ -125,16 +127,18 @@ class Path(SearchDefaults):
             return
         inverse, moved = context.inverse, torch.zeros_like(context.objective.theta)
         gaps, gradients = context.gaps_at(moved)
-        first = gaps
+        first, error = gaps, 0.0
         for step in range(1, self._length + 1):
-            solved = inverse.solve(gradients, tolerance=self.tolerance).x
+            solution = inverse.solve(gradients, tolerance=self.tolerance)
+            solved, error = solution.x, float(solution.told.max().clamp_min(error))
             share = min(1.0, step / self.steps)
             if self.cheapest_first:
                 wanted = self._cheapest(first, gaps, share, gram_of(gradients, solved))
             else:
                 wanted = self._together(first, gaps, share)
             moved = moved + solved @ weights_to_move(gradients, solved, wanted).to(solved)
-            yield Proposal(len(context.order), moved, (1.0,), label=round(step / self.steps, 6))
+            label = round(step / self.steps, 6)
+            yield Proposal(len(context.order), moved, (1.0,), label, error)
             gaps, gradients = context.gaps_at(moved)
             if not bool(torch.isfinite(gaps).all() and torch.isfinite(gradients).all()):
                 return
@@ -143,7 +147,8 @@ class Path(SearchDefaults):
                 inverse = context.inverse_at(moved)
         for step in range(1, self._further + 1):
             label = round((self._length + step) / self.steps, 6)
-            yield Proposal(len(context.order), moved * (1 + step / self.steps), (1.0,), label=label)
+            beyond = moved * (1 + step / self.steps)
+            yield Proposal(len(context.order), beyond, (1.0,), label, error)
 
     def _together(self, first: Tensor, gaps: Tensor, share: float) -> Tensor:
         """Towards zero; a gap of a user's own that is below zero falls by its size again."""

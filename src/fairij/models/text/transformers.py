@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Protocol, runtime_checkable
@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError
-from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization, Middle
+from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization, Middle, Some
 from fairij.models.recent import Recent
 from fairij.models.text.tokens import Tokens, bucketed, lengths, longest_first, token_rows
 from fairij.models.text.triggers import TriggerTokens
@@ -215,6 +215,9 @@ class InGivenOrder:
 
     def gram(self, middle: Tensor) -> Tensor | None:
         return self._inner.gram(middle[self._order])
+
+    def diagonal(self, middle: Callable[[Some], Tensor]) -> Tensor | None:
+        return self._inner.diagonal(lambda rows: middle(self._order[rows]))
 
     def row_squares(self) -> Tensor | None:
         squares = self._inner.row_squares()

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fairij import AccuracyBudget, ConjugateGradient, FairIJ, Grid, LowestGap, adapt
+from fairij import AccuracyBudget, FairIJ, LowestGap, adapt
 from fairij.datasets import Split
 from fairij.method.curvature import make_curvature
 from fairij.method.influence import nested_gradients
@@ -62,8 +62,6 @@ class Searched:
 
 
 def search(trial: Trial, *, dampings: Sequence[float] = DAMPINGS, **settings: Any) -> Searched:
-    # solve candidates as tightly as the picks, so that the chosen edit is the measured one
-    settings = {"search": Grid(tolerance=ConjugateGradient().tolerance), **settings}
     fits = {d: fitted(trial, damping=d, **settings) for d in dampings}
     tables = [fit.candidates_ for fit in fits.values()]
     together = pd.concat([tables[0], *(t[t["k"] > 0] for t in tables[1:])], ignore_index=True)

@@ -1,0 +1,102 @@
+"""Directions that conjugate gradients keep, and how much energy they leave to be found.
+
+Along a direction ``p`` with ``p^T A p = 1`` a solve moves by its share ``p^T b``, and its energy
+``b^T x`` grows by the share squared, up to ``b^T A^-1 b``. So what the last few steps gained says
+how much was left before them, whatever the scale of a feature. The residual says it too, once it is
+known how much energy a squared residual may hold: its `reach`, found in the same steps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import torch
+from torch import Tensor
+
+ROUNDING = 4  # units in the last place of b that are no residual
+
+
+class Directions:
+    """Stored directions ``P`` with ``P A P^T = I`` and their ``A P``; A is scaled and damped."""
+
+    def __init__(self, like: Tensor, memory_limit: int, scale: Tensor | None = None) -> None:
+        self._memory_limit = memory_limit
+        # of each parameter, (D,) or (): A stands for ``diag(scale) (H + damping I) diag(scale)``
+        self.scale = like.new_ones(()) if scale is None else scale
+        self.reach = 0.0  # the most energy found left per squared residual; 0 if never seen
+        capacity = memory_limit // (2 * like.element_size() * len(like))
+        self._capacity = int(min(max(capacity, 2), len(like) + 1))
+        self._P = like.new_empty(0, len(like))  # (m, D)
+        self._AP = like.new_empty(0, len(like))
+        self.count = 0  # ever made
+
+    def used(self) -> tuple[Tensor, Tensor]:
+        kept = min(self.count, self._capacity)
+        return self._P[:kept], self._AP[:kept]
+
+    def remember(self, p: Tensor, Ap: Tensor) -> None:
+        place = self.count % self._capacity
+        if place >= len(self._P):
+            room = min(max(16, 2 * len(self._P)), self._capacity)
+            for name in ("_P", "_AP"):
+                old = getattr(self, name)
+                grown = old.new_empty(room, old.shape[1])
+                grown[: len(old)] = old
+                setattr(self, name, grown)
+        self._P[place], self._AP[place] = p, Ap
+        self.count += 1
+
+    def with_damping(self, before: float, after: float) -> Directions:
+        """The same directions, conjugate at another damping; no products."""
+        other = Directions(self._P.new_empty(self._P.shape[1]), self._memory_limit, self.scale)
+        other.reach = self.reach * max(1.0, before / after)
+        P, AP = self.used()
+        if len(P) == 0:
+            return other
+        AP = AP + (after - before) * self.scale**2 * P
+        gram = P.double() @ AP.double().T
+        factor, failed = torch.linalg.cholesky_ex((gram + gram.T) / 2)
+        if int(failed) == 0:
+            solve = torch.linalg.solve_triangular
+            other._P = solve(factor, P.double(), upper=False).to(P)
+            other._AP = solve(factor, AP.double(), upper=False).to(P)
+            other.count = len(P)
+        return other
+
+
+class Left:
+    """How much energy is left of each right-hand side, ``(K,)`` in float64."""
+
+    def __init__(self, directions: Directions, right: Tensor, shares: Tensor, window: int) -> None:
+        self._directions, self._window = directions, window
+        self._energy = shares.double().square().sum(1)  # found so far
+        self._size = right.double().norm(dim=1)
+        self._floor = ROUNDING * torch.finfo(right.dtype).eps * self._size
+        self._squares = right.new_zeros(0)  # of the residuals
+        self._steps: deque[tuple[Tensor, Tensor]] = deque(maxlen=window)  # squares before, gains
+
+    def gained(self, shares: Tensor) -> None:
+        """One more step, which took these shares of the residuals away."""
+        gains = shares.double().square()
+        self._energy = self._energy + gains
+        self._steps.append((self._squares, gains))
+        if len(self._steps) == self._window:
+            before, recent = self._steps[0][0], sum(gain for _, gain in self._steps)
+            reach = (recent / before)[before > self._floor**2]
+            self._directions.reach = max(self._directions.reach, *reach.tolist())
+
+    def rounding(self, residual: Tensor) -> Tensor:
+        """The error where no direction is left: what remains of the right-hand sides."""
+        return residual.double().norm(dim=1) / self._size.clamp_min(torch.finfo(torch.float64).tiny)
+
+    def measured(self, residual: Tensor) -> tuple[Tensor, int]:
+        """The error of each right-hand side, from 0 to 1, and which of them to solve next."""
+        size = residual.norm(dim=1).double()
+        self._squares = size**2
+        recent = sum((gain for _, gain in self._steps), torch.zeros_like(size))
+        reach = self._directions.reach or torch.inf
+        left = torch.maximum(recent, reach * self._squares)
+        share = torch.where(left < torch.inf, left / (self._energy + left), 1.0)
+        is_open = ~(size <= self._floor)  # also if it is NaN
+        error = torch.where(is_open, share.sqrt(), 0.0)
+        return error, int(torch.where(is_open, self._squares / self._energy, 0.0).argmax())

@@ -28,7 +28,7 @@ from fairij.method.objective import Objective, normalised_weights
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.results import diagnose, drift_notices
 from fairij.method.run import Progress, timed
-from fairij.method.search.base import SearchContext
+from fairij.method.search.base import SearchContext, SignedGaps
 from fairij.method.selection import pareto_front
 from fairij.method.types import GroupedRows, Outcome, Ranking, Target, Trial, folds, pools
 from fairij.models.base import Editable
@@ -183,7 +183,32 @@ class Engine:
             float(weights.to(target.gaps) @ target.gaps),
             self._gaps_at(target.rows),
             inverse_at,
+            self._signed_at(target.rows),
+            self._inverse_of,
         )
+
+    def _inverse_of(self, there: Objective, damping: float, products: int) -> Inverse:
+        solver = self.settings.solver.stopped_after(products)
+        return solver.prepare(make_curvature(self.settings.curvature, there), damping)
+
+    def _signed_at(self, rows: GroupedRows) -> Callable[[Objective, Tensor], SignedGaps]:
+        s = self.settings
+        fitted = cache(lambda: self.editable.linearize(rows.X))  # for several gradients each
+
+        def signed_at(objective: Objective, move: Tensor) -> SignedGaps:
+            there = fitted().moved(move)
+            parts = s.constraint.signed_gradients(
+                there.outputs, rows.y, rows.groups, self.loss, s.temperature
+            )
+            soft, hard, weights = zip(*parts, strict=True)
+            return SignedGaps(
+                torch.tensor(soft, dtype=torch.float64),
+                torch.tensor(hard, dtype=torch.float64),
+                s.constraint.signed is not None,
+                lambda: torch.stack([there.vjp(some) for some in weights], 1),
+            )
+
+        return signed_at
 
     def _gaps_at(self, rows: GroupedRows) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         s = self.settings

@@ -73,6 +73,13 @@ class SolverDefaults(Protocol):
         """The same settings for a curvature that is met only once."""
         return self
 
+    def stopped_after(self, steps: int) -> Any:
+        """The same settings for a curvature that is met only once, and solved with loosely.
+
+        A solver that goes step by step returns what it has after so many; others, themselves.
+        """
+        return self.unshared
+
     def seeded(self, seed: int) -> Any:
         """The same settings with this seed; solvers without randomness return themselves."""
         return self

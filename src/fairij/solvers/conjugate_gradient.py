@@ -8,7 +8,7 @@ edits cost about as many products as four unrelated solves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -66,6 +66,9 @@ class ConjugateGradient(SolverDefaults):
     def prepare(self, curvature: Curvature, damping: float) -> ConjugateInverse:
         damping = check_damping(damping)
         return ConjugateInverse(self, curvature, damping, guide=self._guide(curvature, damping))
+
+    def stopped_after(self, steps: int) -> ConjugateGradient:
+        return replace(self.unshared, max_steps=steps, on_failure="return")
 
     def _guide(self, curvature: Curvature, damping: float) -> Guide | None:
         """The inverse of a sample's curvature."""

@@ -162,7 +162,8 @@ class FairIJ(EditingEstimator):
         """Score the training rows, try edits, keep the chosen one.
 
         Give the model's training rows, and validation rows with groups; or only training rows with
-        ``sensitive_features``, to split a share off. A `fairij.data.sources.Source` of rows may
+        ``sensitive_features``, to split a share off. With both, the training rows help to find the
+        edit, and the choice is made on validation rows. A `fairij.data.sources.Source` of rows may
         name columns for labels, weights and groups. The model was fitted with ``sample_weight``.
         """
         run = run_for(X, X_val, checkpoint=self.checkpoint)

@@ -128,7 +128,7 @@ def _context() -> SearchContext:
         gaps_at,
         lambda _: inverse,
         signed_at,
-        lambda there, damping, _: Exact().prepare(GGN(there), damping),
+        lambda there, damping, *_: Exact().prepare(GGN(there), damping),
     )
 
 

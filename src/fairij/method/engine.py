@@ -17,6 +17,7 @@ from fairij.fairness.optimism import MOST_ROWS, Patterns
 from fairij.method.candidates import Judge, judged_candidates, pooled_table
 from fairij.method.chooser import Chooser, trial_at
 from fairij.method.curvature import largest_eigenvalue, make_curvature
+from fairij.method.fairness_rows import FairnessRows, GroupedRows
 from fairij.method.influence import (
     balanced_influence,
     check_finite,
@@ -30,7 +31,7 @@ from fairij.method.results import diagnose, drift_notices
 from fairij.method.run import Progress, timed
 from fairij.method.search.base import SearchContext, SignedGaps
 from fairij.method.selection import pareto_front
-from fairij.method.types import GroupedRows, Outcome, Ranking, Target, Trial, folds, pools
+from fairij.method.types import Outcome, Ranking, Target, Trial, folds, pools
 from fairij.models.base import Editable
 from fairij.solvers.base import Inverse, Solution
 
@@ -45,6 +46,7 @@ class Engine:
     ) -> None:
         self.editable, self.settings, self.progress = editable, settings, progress
         self.objective, self.validation = prepared.objective, prepared.validation
+        self.training = prepared.training
         self.loss = prepared.labels.loss
         self.n_classes = len(prepared.labels.classes)
         self.curvature = make_curvature(settings.curvature, self.objective)
@@ -78,14 +80,15 @@ class Engine:
         return outcome
 
     def target(self, rows: GroupedRows) -> Target:
-        """The surrogate on these validation rows, and its gradient."""
-        s, o = self.settings, self.objective
+        """The surrogate on these validation rows and known training rows, and its gradient."""
+        s, o, on = self.settings, self.objective, FairnessRows(rows, self.training)
         with self._timed("gradient"):
             model = rows.model or self.editable.linearize(rows.X, keep=False)
+            slopes = on.slopes(model)
             parts = s.constraint.group_gradients(
-                model.outputs, rows.y, rows.groups, self.loss, s.temperature
+                slopes.outputs, on.y, on.groups, self.loss, s.temperature
             )
-            gradients = torch.stack([model.vjp(weights) for _, weights in parts], 1)
+            gradients = torch.stack([slopes.vjp(weights) for _, weights in parts], 1)
             gaps = torch.tensor([value for value, _ in parts], dtype=torch.float64)
             if not bool(torch.isfinite(gaps).all() and torch.isfinite(gradients).all()):
                 raise InvalidInputError(
@@ -98,7 +101,7 @@ class Engine:
                 mean = normalised_weights(None, len(rows.y), o.theta)
                 on_loss = Objective(model, rows.y, self.loss, mean, o.theta, 0 * o.l2)
                 loss_gradient = on_loss.gradient
-        return Target(rows, gaps, gradients, loss_gradient)
+        return Target(on, gaps, gradients, loss_gradient)
 
     def rank(self, target: Target, inverse: Inverse) -> Ranking:
         """Score every training row; those that may be dropped, in order."""
@@ -187,16 +190,21 @@ class Engine:
             self._inverse_of,
         )
 
-    def _inverse_of(self, there: Objective, damping: float, products: int) -> Inverse:
+    def _inverse_of(
+        self, there: Objective, damping: float, products: int, last: Inverse | None
+    ) -> Inverse:
+        curvature = make_curvature(self.settings.curvature, there)
+        near = None if last is None else last.near(curvature, damping)
         solver = self.settings.solver.stopped_after(products)
-        return solver.prepare(make_curvature(self.settings.curvature, there), damping)
+        return near or solver.prepare(curvature, damping)
 
-    def _signed_at(self, rows: GroupedRows) -> Callable[[Objective, Tensor], SignedGaps]:
+    def _signed_at(self, rows: FairnessRows) -> Callable[[Objective, Tensor], SignedGaps]:
         s = self.settings
-        fitted = cache(lambda: self.editable.linearize(rows.X))  # for several gradients each
+        X = rows.validation.X
+        fitted = cache(lambda: self.editable.linearize(X))  # for several gradients each
 
         def signed_at(objective: Objective, move: Tensor) -> SignedGaps:
-            there = fitted().moved(move)
+            there = rows.slopes(fitted().moved(move), objective.model)
             parts = s.constraint.signed_gradients(
                 there.outputs, rows.y, rows.groups, self.loss, s.temperature
             )
@@ -210,12 +218,13 @@ class Engine:
 
         return signed_at
 
-    def _gaps_at(self, rows: GroupedRows) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    def _gaps_at(self, rows: FairnessRows) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         s = self.settings
-        fitted = cache(lambda: self.editable.linearize(rows.X, keep=False))  # once, if asked for
+        X = rows.validation.X
+        fitted = cache(lambda: self.editable.linearize(X, keep=False))  # once, if asked for
 
         def gaps_at(move: Tensor) -> tuple[Tensor, Tensor]:
-            there = fitted().moved(move)
+            there = rows.slopes_moved(fitted(), move)
             parts = s.constraint.part_gradients(
                 there.outputs, rows.y, rows.groups, self.loss, s.temperature, hard=True
             )

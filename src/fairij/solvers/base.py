@@ -53,6 +53,13 @@ class InverseDefaults(Protocol):
         """The inverse at another damping from work already done; None if there is no such way."""
         return None
 
+    def near(self, curvature: Curvature, damping: float) -> Inverse | None:
+        """The inverse of a curvature that is little different, guided by work already done.
+
+        None if there is no such way.
+        """
+        return None
+
 
 class Inverse(InverseDefaults, Protocol):
     """``(H + damping I)^-1``, or an approximation of it."""

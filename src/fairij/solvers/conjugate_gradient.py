@@ -21,6 +21,7 @@ from fairij.method.curvature import Curvature
 from fairij.solvers.base import Solution, SolverDefaults, check_damping, columns
 from fairij.solvers.exact import not_positive_definite
 from fairij.solvers.guides import RowSpaceInverse, sampled
+from fairij.solvers.recycled import Recycled
 
 SMALLER = 8  # a sample is drawn if there are at least so many times as many rows
 GUIDED, GUIDE_STEPS = 0.1, 50  # tolerance and steps of a loose solve on the sample
@@ -104,6 +105,11 @@ class Directions:
         self._AP = like.new_empty(0, len(like))
         self.count = 0  # ever made
 
+    @property
+    def room(self) -> int:
+        """How many of them may be kept."""
+        return self._capacity
+
     def used(self) -> tuple[Tensor, Tensor]:
         kept = min(self.count, self._capacity)
         return self._P[:kept], self._AP[:kept]
@@ -163,6 +169,14 @@ class ConjugateInverse:
         shifted = self.directions.with_damping(check_damping(damping) - self.damping)
         guide = None if self._guide is None else self._guide.with_damping(damping)
         return ConjugateInverse(self._settings, self._curvature, damping, shifted, guide)
+
+    def near(self, curvature: Curvature, damping: float) -> ConjugateInverse:
+        """The inverse of a curvature nearby, guided by these directions and what guided them."""
+        older = self._guide if isinstance(self._guide, Recycled) else None
+        if self._guide is not None and older is None:
+            return self._settings.prepare(curvature, damping)  # a sample guides it
+        guide = Recycled.of(*self.directions.used(), older, self.directions.room)
+        return ConjugateInverse(self._settings, curvature, check_damping(damping), guide=guide)
 
     def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:
         tolerance = self._settings.tolerance if tolerance is None else tolerance
@@ -282,5 +296,5 @@ def is_same(left: Key, right: Key) -> bool:
     )
 
 
-Guide = ConjugateInverse | RowSpaceInverse  # of a sample's curvature
+Guide = ConjugateInverse | RowSpaceInverse | Recycled  # of a sample, or of solves nearby
 Key = tuple[tuple[str, Any], tuple[Tensor, ...]]

@@ -49,8 +49,9 @@ class SearchContext:
     inverse_at: Callable[[Tensor], Inverse]  # a move (D,) -> the damped inverse there
     # the objective at a move, and the move -> the gaps with a sign there
     signed_at: Callable[[Objective, Tensor], SignedGaps]
-    # an objective, a damping, a number of products -> an inverse that stops after so many
-    inverse_of: Callable[[Objective, float, int], Inverse]
+    # an objective, a damping, a number of products, the inverse nearby that was made before
+    # -> an inverse that stops after so many products
+    inverse_of: Callable[[Objective, float, int, Inverse | None], Inverse]
     notices: list[Notice] = field(default_factory=list)  # what the search wants to be said
 
 

@@ -32,12 +32,15 @@ from fairij.method.search.base import (
     SignedGaps,
     way_to_zero,
 )
+from fairij.solvers.base import Inverse
 
 SHARE = 0.1  # of FairIJ's damping, which is made for edits of one step
 PRICE = 10.0  # of a gap in the merit, in units of its multiplier
 FACTOR = 4.0  # by which the extra damping is changed
 HALVINGS = 8  # of a step, before it is given up
 REFUSED = 3  # steps in a row, after which the search ends
+LEAST = 1e-3  # of the damping is the extra damping
+NOISE, MEMORY, SLOWEST = 0.01, 0.8, 0.25  # of `Response`
 CLOSED = 0.1  # of the gap at the start: a search that ends below it says nothing
 
 
@@ -146,9 +149,12 @@ class Descent:
     def __init__(self, context: SearchContext, damping: float, products: int) -> None:
         self._context, self._damping, self._products = context, damping, products
         self._extra = damping  # of Levenberg and Marquardt
+        self._inverse: Inverse | None = None  # of the last step
         self._refused = 0
         self.point = self._at(torch.zeros_like(context.objective.theta))
         self._first = self.point.gaps.hard
+        self._weights = torch.zeros_like(self._first)  # (P,), the multipliers of the gaps
+        self._response = Response.of(self._first)
 
     def _at(self, move: Tensor) -> Point:
         context = self._context
@@ -160,9 +166,10 @@ class Descent:
         if self._refused == REFUSED:
             return
         gaps = self.point.gaps
-        goal = gaps.soft + (gaps.wanted(self._first, share) - gaps.hard)
-        found = self._newton(goal)
-        halvings = None if found is None else self._go(*found, goal)
+        wanted = gaps.wanted(self._first, share)
+        goal = gaps.soft + self._response.share * (wanted - gaps.hard)
+        move = self._newton(goal)
+        halvings = None if move is None else self._go(move, goal)
         if halvings is None:
             self._refused += 1
             self._extra *= FACTOR**REFUSED
@@ -170,28 +177,36 @@ class Descent:
                 self._say_why(share)
             return
         self._refused = 0
-        self._extra *= FACTOR if halvings else 1 / FACTOR
+        self._extra = max(self._extra * (FACTOR if halvings else 1 / FACTOR), LEAST * self._damping)
+        self._response = self._response.after(gaps, self.point.gaps)
 
-    def _newton(self, goal: Tensor) -> tuple[Tensor, float] | None:
-        """The step and the price of a gap; None if it cannot be solved for."""
-        point = self.point
-        inverse = self._context.inverse_of(
-            point.objective, self._damping + self._extra, self._products
-        )
+    def _newton(self, goal: Tensor) -> Tensor | None:
+        """The step; None if it cannot be solved for.
+
+        Along the path ``r`` is nearly ``G w``, so what differs is solved for: ``r - G w`` with the
+        last weights. A few products are then enough.
+        """
+        point, damping = self.point, self._damping + self._extra
         gradients = point.gaps.gradients
+        pull = point.pull - gradients @ self._weights.to(gradients)
+        self._inverse = self._context.inverse_of(
+            point.objective, damping, self._products, self._inverse
+        )
         try:
-            solved = inverse.solve(torch.cat([gradients, point.pull[:, None]], 1)).x
+            solved = self._inverse.solve(torch.cat([gradients, pull[:, None]], 1)).x
         except SolverError:  # a curvature that is not positive definite
             return None
-        base, solved = -solved[:, -1], solved[:, :-1]
+        solved, base = solved[:, :-1], -solved[:, -1]
         missing = goal - point.gaps.soft - (gradients.T @ base).to(goal)
         if not bool(torch.isfinite(solved).all() and torch.isfinite(missing).all()):
             return None
-        weights = weights_to_close(gradients, solved, missing)
-        return base + solved @ weights.to(solved), PRICE * float(weights.abs().max())
+        weights = weights_to_close(gradients, solved, missing).to(goal)
+        self._weights = self._weights + weights
+        return base + solved @ weights.to(solved)
 
-    def _go(self, step: Tensor, price: float, goal: Tensor) -> int | None:
+    def _go(self, step: Tensor, goal: Tensor) -> int | None:
         """Take the step, halved until the merit falls; how often, or None if it never did."""
+        price = PRICE * float(self._weights.abs().max())
         before, move = self.point.merit(goal, price), self.point.move
         for halvings in range(HALVINGS + 1):
             there = self._at(move + 0.5**halvings * step)
@@ -201,12 +216,36 @@ class Descent:
         return None
 
     def _say_why(self, share: float) -> None:
-        left, first = self.point.gaps.hard, self._first
-        if bool((left - self.point.gaps.wanted(first, 1.0)).abs().sum() > CLOSED * first.abs().sum()):
-            self._context.notices.append(
-                Notice(
-                    f"The search went {share:.0%} of the way and no farther: no step lowered loss "
-                    "and gap together. Its later candidates are the last one again. More damping, "
-                    "more validation rows or more editable parameters may let it go on."
-                )
+        gaps, first = self.point.gaps, self._first
+        left = (gaps.hard - gaps.wanted(first, 1.0)).abs().sum()
+        if bool(left > CLOSED * first.abs().sum()):
+            text = (
+                f"The search went {share:.0%} of the way and no farther: no step lowered loss and "
+                "gap together. Its later candidates are the last one again. More damping, more "
+                "validation rows or more editable parameters may let it go on."
             )
+            self._context.notices.append(Notice(text))
+
+
+@dataclass(frozen=True)
+class Response:
+    """How far gaps of scores move where those of hard predictions move by one, so far.
+
+    A step changes the scores. Where predictions move faster, a step that asks the scores for all
+    that the predictions lack goes too far, and the next one goes back.
+    """
+
+    soft: Tensor  # (P,), the distance gone, with less weight on earlier steps
+    hard: Tensor
+
+    @classmethod
+    def of(cls, like: Tensor) -> Response:
+        return cls(torch.full_like(like, NOISE), torch.full_like(like, NOISE))
+
+    @property
+    def share(self) -> Tensor:
+        return (self.soft / self.hard).clamp(SLOWEST, 1.0)
+
+    def after(self, before: SignedGaps, now: SignedGaps) -> Response:
+        soft, hard = (now.soft - before.soft).abs(), (now.hard - before.hard).abs()
+        return Response(MEMORY * self.soft + soft, MEMORY * self.hard + hard)

@@ -154,17 +154,20 @@ class Engine:
     def _trial(self, inverse: Inverse, targets: list[Target], judges: list[Judge]) -> Trial:
         rankings = [self.rank(target, inverse) for target in targets]
         shared = min(len(ranking.order) for ranking in rankings)  # what every fold can drop
+        contexts = [self._context(inverse, ranking, shared) for ranking in rankings]
         with self._timed("candidates"):
             found = [
                 judged_candidates(
                     self.settings.search,
-                    self._context(inverse, ranking, shared),
+                    context,
                     judge,
                     self.progress,
                     keep=len(rankings) == 1,  # of several folds, no edit is taken
                 )
-                for ranking, judge in zip(rankings, judges, strict=True)
+                for context, judge in zip(contexts, judges, strict=True)
             ]
+        said = [notice for context in contexts for notice in context.notices]
+        self.notices += [notice for notice in dict.fromkeys(said) if notice not in self.notices]
         table = pooled_table(found, judges[0])
         return Trial(inverse, rankings, table, found[0].moves, found[0].estimated)
 

@@ -2,11 +2,11 @@
 
 ``python -m benchmarks.constrained --data FOLDER --seeds 60-69 --workers 16 --out record.json``
 
-``FOLDER`` holds ``adult.data`` and ``adult.test`` and a parquet file of ACSPublicCoverage; or splits
+``FOLDER`` holds ``adult.data``, ``adult.test`` and the parquet file of California 2018; or splits
 that ``--pack FOLDER`` wrote on a machine that has the files, one for each table and seed. Without
 it the loaders of the project find the files. Every form is chosen on validation rows, at the lowest
 gap within 0.02 of their accuracy, and measured on test rows. ``--settings`` tries further settings
-of the search, such as ``damping=3e-3``.
+of the search, such as ``damping=1e-3,newton=1``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
-
-for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # one thread for each process
-    os.environ.setdefault(_name, "1")
 
 import numpy as np
 import torch
@@ -69,7 +66,9 @@ def pack(tables: list[str], seeds: list[int], folder: str | None, into: str) -> 
     for table, seed in product(tables, seeds):
         splits = load_splits(table, seed, folder)
         arrays: dict[str, Any] = {
-            f"{part}_{name}": getattr(getattr(splits, part), name) for part in PARTS for name in "Xys"
+            f"{part}_{name}": getattr(getattr(splits, part), name)
+            for part in PARTS
+            for name in "Xys"
         }
         np.savez_compressed(Path(into) / f"{table}-{seed}.npz", **arrays)
 
@@ -120,8 +119,7 @@ def run(unit: tuple[str, int, str], folder: str | None, asked: list[str], only: 
     splits, module, seconds = trained(table, seed, folder)
     key = {"table": table, "seed": seed, "constraint": constraint}
     records = [
-        {**key, "form": "as trained", "seconds": seconds}
-        | measure(module, splits.test, constraint)
+        {**key, "form": "as trained", "seconds": seconds} | measure(module, splits.test, constraint)
     ]
     for form, (search, both) in forms_of(asked).items():
         if only and only not in form:
@@ -180,6 +178,8 @@ def main() -> None:
     if asked.pack:
         pack(asked.tables, asked.seeds, asked.data, asked.pack)
         return
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # of the processes that start from here
+        os.environ[name] = "1"
     units = list(product(asked.tables, asked.seeds, asked.constraints))
     context, records = multiprocessing.get_context("spawn"), list[dict[str, Any]]()
     with ProcessPoolExecutor(min(asked.workers, len(units)), mp_context=context) as pool:

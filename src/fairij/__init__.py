@@ -56,11 +56,12 @@ _ROOMS = {"baselines", "datasets", "errors", "fairness", "language", "models", "
 
 __all__ = [
     "CONSTRAINTS", "CURVATURES", "LOSSES", "SOLVERS", "AccuracyBudget", "AllPositive",
-    "ArraySource", "ArrowSource", "Audit", "ConjugateGradient", "Constrained", "Constraint", "Edit",
-    "Editable", "Exact", "FairIJ", "Grid", "Identity", "LoaderSource", "LowestGap", "Neumann", "Path",
-    "PrintedWoodFisher", "Reweight", "Sequential", "Shard", "SharedConjugateGradient", "TargetGap",
-    "Woodbury", "__version__", "adapt", "audit", "baselines", "datasets", "errors", "fairness",
-    "language", "models", "pareto_front", "report", "solvers", "stream_influence",
+    "ArraySource", "ArrowSource", "Audit", "ConjugateGradient", "Constrained", "Constraint",
+    "Edit", "Editable", "Exact", "FairIJ", "Grid", "Identity", "LoaderSource", "LowestGap",
+    "Neumann", "Path", "PrintedWoodFisher", "Reweight", "Sequential", "Shard",
+    "SharedConjugateGradient", "TargetGap", "Woodbury", "__version__", "adapt", "audit",
+    "baselines", "datasets", "errors", "fairness", "language", "models", "pareto_front", "report",
+    "solvers", "stream_influence",
 ]  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,13 @@ from scipy.special import expit
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from torch import nn
 
-from biased import L2, Problem, fair, fitted, problem
-from fairij import ConjugateGradient, Constrained, Exact, FairIJ
+from biased import fair, fitted, problem
+from fairij import Constrained, Exact, FairIJ
 from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.fairness.constraints import CONSTRAINTS
 from fairij.fairness.groups import encode_groups
 from fairij.method.search import constrained
 from fairij.models import adapt
-from fairij.models.losses import LOSSES
 
 QUICK = Constrained(steps=4)
 
@@ -201,9 +199,7 @@ def test_a_function_of_the_users_is_made_small(below: float) -> None:
     name=st.sampled_from(["demographic_parity", "equalized_odds"]),
 )
 @pytest.mark.filterwarnings("ignore::fairij.errors.FairIJWarning")
-def test_it_never_diverges(
-    seed: int, positives: float, size: float, small: int, name: str
-) -> None:
+def test_it_never_diverges(seed: int, positives: float, size: float, small: int, name: str) -> None:
     """Untrained networks in float32, extreme features, few positives or negatives, tiny groups."""
     rng = np.random.default_rng(seed)
     X = (size * rng.standard_cauchy((160, 3))).astype(np.float32)
@@ -278,14 +274,14 @@ def test_folds_have_the_same_candidates(validation: str) -> None:
     assert found.edit_.delta.abs().sum() > 0
 
 
-def test_its_damping_is_a_tenth_of_the_others() -> None:
+def test_its_damping_follows_that_of_one_step() -> None:
     data = problem()
     alike = [
         data.fit(fair(search=search, damping=damping)).moves_
         for search, damping in (
             (QUICK, 1e-1),
-            (Constrained(steps=4, damping=1e-2), 1e-1),
             (Constrained(steps=4, damping=3e-2), 1e-1),
+            (Constrained(steps=4, damping=1e-2), 1e-1),
         )
     ]
     np.testing.assert_array_equal(alike[0], alike[1])

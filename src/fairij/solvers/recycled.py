@@ -1,8 +1,8 @@
 """A guide for conjugate gradients from the directions of solves with curvatures nearby.
 
 Of directions with ``P A P^T = I``, ``M = c K K^T + P^T P`` with ``K = I - P^T A P`` is exact on
-what they span and a multiple of the identity on the rest. It is positive definite whatever ``P``
-and ``A P`` are, so it may guide solves with another curvature.
+what they span and a multiple of the identity on the rest. For ``c > 0`` it is positive definite
+whatever ``P`` and ``A P`` are, so it may guide solves with another curvature.
 """
 
 from __future__ import annotations

@@ -333,7 +333,7 @@ def run(
     objective = case.objective()
     inverse = Exact().prepare(GGN(objective), DAMPING)
     heard = [] if calls is None else calls
-    context = SearchContext(objective, inverse, torch.tensor(order), *[None] * 5)
+    context = SearchContext(objective, inverse, torch.tensor(order), *[None] * 7)
     judge = judge_for(case, constraint, groups)
     found = judged_candidates(search, context, judge, lambda *say: heard.append(say))
     assert not found.moves  # dropped rows are solved anew once one edit is chosen

@@ -211,7 +211,9 @@ def test_it_never_diverges(seed: int, positives: float, size: float, small: int,
     s[80:84] = True
     torch.manual_seed(seed)
     module = nn.Sequential(nn.Linear(3, 4), nn.SELU(), nn.Linear(4, 1))
-    model = FairIJ(module, constraints=name, search=Constrained(steps=3), verbose=False)
+    model = FairIJ(
+        module, constraints=name, search=Constrained(steps=3), outputs="logits", verbose=False
+    )
     model.fit(X[:80], y[:80], X_val=X[80:], y_val=y[80:], sensitive_features_val=s[80:])
     assert np.isfinite(model.moves_).all()
     assert np.isfinite(model.candidates_["gap"]).all()

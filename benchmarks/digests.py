@@ -96,7 +96,12 @@ def fitted(model: Any, task: str = "binary", group: str = "sex", **settings: Any
     data = rows(task)
     given = {name: data[name] for name in ("X", "y", "X_val", "y_val")}
     given["sensitive_features_val"] = data[f"{group}_val"]
-    defaults = {"weight_decay": L2, "verbose": False, "search": QUICK}
+    defaults = {
+        "weight_decay": L2,
+        "verbose": False,
+        "search": QUICK,
+        "selection": "lowest_gap",
+    }
     return FairIJ(model, **(defaults | settings)).fit(**(given | changes))
 
 
@@ -292,7 +297,7 @@ def trigger_tokens() -> FairIJ:
         nn.functional.binary_cross_entropy_with_logits(model(**X).view(-1), target).backward()
         steps.step()
     given = {"X": X, "y": y, "X_val": X_val, "y_val": y_val, "sensitive_features_val": s_val}
-    return FairIJ(model, verbose=False, search=QUICK).fit(**given)
+    return FairIJ(model, verbose=False, search=QUICK, selection="lowest_gap").fit(**given)
 
 
 WORKER = """

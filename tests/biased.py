@@ -118,6 +118,11 @@ def fitted(task: str = "binary", dtype: torch.dtype = torch.float32) -> nn.Modul
 
 
 def fair(module: Any = ..., **settings: Any) -> FairIJ:
-    """A `FairIJ` that knows the weight decay of the models here."""
-    defaults = {"weight_decay": L2, "verbose": False, "search": QUICK}
+    """A `FairIJ` that knows the weight decay of the models here, and takes the lowest gap."""
+    defaults = {
+        "weight_decay": L2,
+        "verbose": False,
+        "search": QUICK,
+        "selection": "lowest_gap",
+    }
     return FairIJ(fitted() if module is ... else module, **(defaults | settings))

@@ -626,7 +626,7 @@ SETTINGS: list[tuple[str, list[Any], str, str]] = [
     ("constraints", ["parity", None, 3], f"must be one of {sorted(CONSTRAINTS)}", "--constraint"),
     ("solver", ["lu", None, 3, Woodbury], f"must be one of {sorted(SOLVERS)}", "--solver"),
     ("search", ["random", None, Grid], f"must be one of {sorted(SEARCHES)}", "--search"),
-    ("selection", ["best", None], "must be one of ['lowest_gap'] or a rule of choice",
+    ("selection", ["best", None], "must be one of ['budget', 'lowest_gap'] or a rule",
      "`selection`"),
     ("loss", ["hinge", None, SquaredError], f"must be one of {sorted(LOSSES)}, 'auto' or a",
      "--loss"),

@@ -36,7 +36,13 @@ def regressor(library: str) -> Any:
 
 
 def mitigated(model: Any, data: Table, **settings: Any) -> FairIJ:
-    fair = FairIJ(model, search=Grid(points=14), damping=3e-2, verbose=False, **settings)
+    fair = FairIJ(
+        model,
+        search=Grid(points=14),
+        damping=3e-2,
+        verbose=False,
+        **({"selection": "lowest_gap"} | settings),
+    )
     return fair.fit(
         data.X,
         data.y,
@@ -89,7 +95,7 @@ def test_all_of_several_groups_come_together(search: str) -> None:
     data = table(rows=2000, new=2 * HALF)
     groups = np.char.add(data.group_new.astype(str), np.where(data.X_new[:, 1] > 0, "+", "-"))
     model = classifier("LightGBM").fit(data.X, data.y)
-    fair = FairIJ(model, search=search, damping=3e-2, verbose=False).fit(
+    fair = FairIJ(model, search=search, damping=3e-2, selection="lowest_gap", verbose=False).fit(
         data.X,
         data.y,
         X_val=data.X_new[:HALF],

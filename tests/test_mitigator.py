@@ -36,7 +36,7 @@ from fairij import (
 )
 from fairij.errors import SeenRowsWarning, SmallGroupWarning
 from fairij.method.influence import RIDGE
-from fairij.method.selection import SelectionDefaults
+from fairij.method.selection import Measures, SelectionDefaults
 from fairij.method.types import FOLDS
 from fairij.method.types import assigned as parted
 from fairij.models.losses import SquaredError, get_loss
@@ -97,8 +97,8 @@ def plain_gap(constraint: str, z: Tensor, y: np.ndarray, groups: np.ndarray, T: 
 class Last(SelectionDefaults):
     """Take the last candidate, whatever it does."""
 
-    def choose(self, gap: np.ndarray, performance: np.ndarray, *, before: float) -> int:
-        return len(gap) - 1
+    def choose(self, candidates: Measures) -> int:
+        return len(candidates["gap"]) - 1
 
 
 @cache
@@ -611,8 +611,8 @@ def test_target_gap_holds_for_the_returned_model(data: Problem) -> None:
 
 def test_a_selection_of_ones_own(data: Problem) -> None:
     class Third(SelectionDefaults):
-        def choose(self, gap: np.ndarray, performance: np.ndarray, *, before: float) -> int:
-            assert before == performance[0]
+        def choose(self, candidates: Measures) -> int:
+            assert {"gap", "gap_error", "accuracy", "auc", "brier"} <= set(candidates)
             return 3
 
     assert data.fit(fair(selection=Third())).chosen_ == 3

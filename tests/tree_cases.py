@@ -120,6 +120,7 @@ def mitigate(model: Any, data: Table, **settings: Any) -> FairIJ:
         "verbose": False,
         "search": Grid(points=12),
         "damping": 1e-2,
+        "selection": "lowest_gap",
     }
     weight = settings.pop("sample_weight", None)
     return FairIJ(model, **(defaults | settings)).fit(

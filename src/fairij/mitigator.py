@@ -60,8 +60,8 @@ class FairIJ(EditingEstimator):
     search : str or Search, default="grid"
         Which edits to try. "grid" (k by scale), "all_positive" and "sequential" drop rows;
         "reweight" lowers the weights of harmful rows; "path" and "constrained" go in small steps.
-    selection : str or Selection, default="lowest_gap"
-        Which edit to take. "lowest_gap" takes the smallest gap at any cost.
+    selection : str or Selection, default="budget"
+        Which edit to take: the smallest gap that costs little (`Budget`), or "lowest_gap".
     drop : {"fairness", "loss_aware"}, default="fairness"
         "loss_aware" drops only rows that also raise the validation loss. Not for "path".
     validation : {"reuse", "split", "cross_fit"}, default="reuse"
@@ -130,7 +130,7 @@ class FairIJ(EditingEstimator):
     damping: float | Sequence[float] | str = 1e-2
     curvature: str = "ggn"
     search: str | Search = "grid"
-    selection: str | Selection = "lowest_gap"
+    selection: str | Selection = "budget"
     drop: str = "fairness"
     validation: str = "reuse"
     validation_fraction: float = 0.3

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairij import SOLVERS, AccuracyBudget, LowestGap, TargetGap
+from fairij import SOLVERS, AccuracyBudget, Budget, LowestGap, TargetGap
 from fairij.language import BalancedAccuracyBudget
 from fairij.method.contract import check_search, check_selection, check_solver
 from fairij.method.search import SEARCHES, Proposal, SearchContext, SearchDefaults
-from fairij.method.selection import RULES, SelectionDefaults
+from fairij.method.selection import RULES, Measures, SelectionDefaults
 from fairij.solvers import Exact, SharedConjugateGradient
 from fairij.solvers.base import Solution
 
@@ -31,7 +31,14 @@ def test_searches(search: str) -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    [*RULES, LowestGap(0.02), AccuracyBudget(0.1), BalancedAccuracyBudget(0.1), TargetGap(0.05)],
+    [
+        *RULES,
+        Budget(target=0.1),
+        LowestGap(0.02),
+        AccuracyBudget(0.1),
+        BalancedAccuracyBudget(0.1),
+        TargetGap(0.05),
+    ],
     ids=str,
 )
 def test_rules(rule: Any) -> None:
@@ -102,11 +109,11 @@ class Fixed(SelectionDefaults):
     def __init__(self, place: int) -> None:
         self.place = place
 
-    def choose(self, gap: Any, performance: Any, *, before: float) -> int:
+    def choose(self, candidates: Measures) -> int:
         return self.place
 
 
-@pytest.mark.parametrize(("place", "says"), [(99, "not an index"), (3, "diverged"), (0, "order")])
+@pytest.mark.parametrize(("place", "says"), [(99, "not an index"), (3, "diverged"), (5, "order")])
 def test_a_broken_rule(place: int, says: str) -> None:
     with pytest.raises(AssertionError, match=says):
         check_selection(Fixed(place))

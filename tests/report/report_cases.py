@@ -60,7 +60,7 @@ def _lightgbm() -> Case:
     model.fit(data.X, data.y)
     mitigator = FairIJ(
         model, constraints="equal_opportunity", search=Grid(points=5, scales=(1.0, 3.0)),
-        verbose=False,
+        selection="lowest_gap", verbose=False,
     )  # fmt: skip
     half = np.arange(len(data.y_new)) < 300
     result = mitigator.fit(

@@ -67,7 +67,9 @@ def test_a_fit_that_runs_out_of_memory_goes_on_with_less_and_ends_the_same() -> 
     X, some = X.cuda(), slice(0, 20_000)
 
     def scores() -> np.ndarray:
-        fair = FairIJ(model, search=Grid(points=2), memory_limit=2**35, verbose=False)
+        fair = FairIJ(
+            model, search=Grid(points=2), memory_limit=2**35, selection="lowest_gap", verbose=False
+        )
         val = {"X_val": X[some], "y_val": y[some], "sensitive_features_val": s[some]}
         return fair.fit(X, y, **val).influence_
 

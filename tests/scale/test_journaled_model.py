@@ -24,7 +24,10 @@ from fairij.solvers import conjugate_gradient
 from fairij.storage.checksummed import read_sealed
 
 DATA = problem()
-SETTINGS: dict[str, Any] = {"search": Grid(points=4, scales=(1.0, 3.0))}
+SETTINGS: dict[str, Any] = {
+    "search": Grid(points=4, scales=(1.0, 3.0)),
+    "selection": "lowest_gap",
+}
 BETWEEN = 1  # a row that a sample of every third row leaves out
 
 

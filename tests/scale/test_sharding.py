@@ -58,6 +58,7 @@ def run(kind, sharded_validation=False, **settings):
         given = {{name: own(values) for name, values in given.items()}}
         given["X_val"] = Shard(given["X_val"])
     rows = Shard.of(D.X.astype(float))
+    settings = {{"selection": "lowest_gap"}} | settings
     fair = FairIJ(model(kind), verbose=False, weight_decay=L2, **settings)
     fair.fit(rows, own(D.y), sample_weight=own(np.linspace(1, 2, len(D.y))), **given)
     return {{

@@ -86,7 +86,12 @@ MODELS: dict[str, Any] = {
 }
 
 
-SETTINGS = {"search": Grid(points=5, scales=(1.0, 3.0)), "verbose": False, "weight_decay": 0.01}
+SETTINGS = {
+    "search": Grid(points=5, scales=(1.0, 3.0)),
+    "selection": "lowest_gap",
+    "verbose": False,
+    "weight_decay": 0.01,
+}
 
 
 @cache

@@ -57,7 +57,13 @@ def test_two_processes_give_what_one_gives(met: Met) -> None:
     assert met[0]["agrees"] == met[1]["agrees"]
     two, data = met[0]["agrees"][1], problem()
     search = Grid(points=5, scales=(1.0, 3.0))
-    one = FairIJ(fitted(dtype=torch.float64), verbose=False, weight_decay=L2, search=search)
+    one = FairIJ(
+        fitted(dtype=torch.float64),
+        selection="lowest_gap",
+        verbose=False,
+        weight_decay=L2,
+        search=search,
+    )
     data.fit(
         one,
         X=data.X.astype(float),

@@ -59,6 +59,7 @@ def agrees() -> dict[str, Any]:
     """All rows, those for validation too, are spread over the processes."""
     model = FairIJ(
         fitted(dtype=torch.float64),
+        selection="lowest_gap",
         verbose=False,
         weight_decay=L2,
         search=Grid(points=5, scales=(1.0, 3.0)),

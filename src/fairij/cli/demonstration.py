@@ -27,7 +27,6 @@ from fairij.datasets import Split, Splits, adult_splits, fetch_adult
 from fairij.datasets.adult import VALIDATION
 from fairij.datasets.splits import three_way_split
 from fairij.fairness import Audit, audit
-from fairij.method.selection import LowestGap
 from fairij.mitigator import FairIJ
 from fairij.models.torch.training import train_mlp
 from fairij.report.comparisons import Comparison, compared
@@ -47,7 +46,6 @@ HOLDS = {
     **{name: RESULT_HOLDS[name] for name in (SUMMARY, CANDIDATES, EDIT)},
     PAGE: page_holds(PageOptions()),
 }
-SLACK = 0.005  # validation gap that may be given up for accuracy
 REPORTED = (
     "accuracy",
     "balanced_accuracy",
@@ -139,9 +137,7 @@ def run_demo(
         train.X, train.y, validation.X, validation.y, seed=seed, epochs=epochs, on_epoch=on_epoch
     )
     trained = time.perf_counter()
-    mitigator = FairIJ(
-        model, constraints=constraint, selection=LowestGap(slack=SLACK), random_state=seed
-    ).fit(
+    mitigator = FairIJ(model, constraints=constraint, random_state=seed).fit(
         train.X,
         _incomes(train),
         X_val=validation.X,

@@ -24,7 +24,14 @@ from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
 from fairij.method.search import SEARCHES
 from fairij.method.search.base import Search
 from fairij.method.search.dropping import Grid
-from fairij.method.selection import AccuracyBudget, LowestGap, Selection, TargetGap
+from fairij.method.selection import (
+    BUDGETED,
+    AccuracyBudget,
+    Budget,
+    LowestGap,
+    Selection,
+    TargetGap,
+)
 from fairij.mitigator import FairIJ
 from fairij.models.labels import positive_label
 from fairij.scale.sharding import shared_out, start
@@ -171,6 +178,8 @@ def _search(edit: EditOptions) -> Search:
 
 def _selection(edit: EditOptions) -> Selection:
     rules: dict[str, Selection] = {}
+    if edit.budget:
+        rules["--budget"] = Budget(**dict(map(_limit, edit.budget)))
     if edit.accuracy_budget is not None:
         rules["--accuracy-budget"] = AccuracyBudget(edit.accuracy_budget)
     if edit.target_gap is not None:
@@ -181,7 +190,28 @@ def _selection(edit: EditOptions) -> Selection:
         raise InvalidInputError(
             f"An edit is chosen by one rule; got {' and '.join(rules)}: leave one out."
         )
-    return next(iter(rules.values()), LowestGap())
+    return next(iter(rules.values()), Budget())
+
+
+def _limit(text: str) -> tuple[str, Any]:
+    """One setting of `Budget`, as NAME=NUMBER or NAME=none."""
+    name, _, value = text.partition("=")
+    name = name.strip().replace("-", "_")
+    known = [field.name for field in dataclasses.fields(Budget)]
+    if name not in known:
+        raise InvalidInputError(
+            f"--budget must be NAME=NUMBER with a name of {', '.join(known)}; got {text!r}."
+        )
+    if value.strip() == "none" and name in BUDGETED:
+        return name, None
+    if name == "prefer":
+        return name, value.strip()
+    try:
+        return name, float(value)
+    except ValueError:
+        raise InvalidInputError(
+            f"--budget must be NAME=NUMBER, as in auc=0.02, or none for no limit; got {text!r}."
+        ) from None
 
 
 def scores_frame(mitigator: FairIJ) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from fairij.cli.outputs import MARK, PAGE, check_folder, check_inputs_apart, who
 from fairij.cli.rows import Part, check_two_groups, features_said, read_part
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
-from fairij.method.selection import TargetGap
+from fairij.method.preparation import get_selection
 from fairij.mitigator import FairIJ
 from fairij.report.checks import MEANING, checks, worst
 from fairij.report.comparisons import Comparison, compared, on_validation_rows
@@ -125,12 +125,11 @@ def _show(fitted: FairIJ, shown: Comparison, summary: dict[str, Any], said: str)
 
 
 def _check_target_gap(fitted: FairIJ) -> None:
-    if not isinstance(fitted.selection, TargetGap):
-        return
+    rule = get_selection(fitted.selection)
     gap = float(fitted.candidates_["gap"].iloc[fitted.chosen_])
-    if fitted.selection.shortfall(gap):
+    if rule.target is not None and rule.shortfall(gap):
         fail(
-            f"no edit reached the gap of {fitted.selection.gap:g} asked for; the lowest, "
+            f"no edit reached the gap of {rule.target:g} asked for; the lowest, "
             f"{gap:.4f}, was written.",
             TARGET_MISSED,
         )

@@ -159,9 +159,16 @@ class EditOptions:
     """Settings of `FairIJ`, by the same names."""
 
     constraint: Annotated[str, f"The gap to lower: {CONSTRAINTS}."] = "demographic_parity"
+    budget: Annotated[
+        list[str] | None,
+        "Change a number of the default choice, the lowest gap that costs little; repeatable. As "
+        "in auc=0.02 (the most AUC to lose), accuracy=none, target=0.05 or confidence=0: the "
+        "settings of fairij.Budget.",
+    ] = None
     accuracy_budget: Annotated[
         float | None,
-        "Choose the lowest gap that costs at most this much accuracy; 0.01 is one point.",
+        "Choose the lowest gap that costs at most this much accuracy, whatever else it costs; 0.01 "
+        "is one point.",
     ] = None
     target_gap: Annotated[
         float | None,
@@ -169,7 +176,8 @@ class EditOptions:
     ] = None
     slack: Annotated[
         float | None,
-        "Choose the best accuracy whose gap is within this of the lowest (default: 0).",
+        "Choose the best accuracy whose gap is within this of the lowest, whatever it costs; 0 is "
+        "the paper's rule.",
     ] = None
     solver: Annotated[str, f"One of {', '.join(solvers.NAMES)}."] = "cg"
     damping: Annotated[

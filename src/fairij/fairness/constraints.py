@@ -20,8 +20,10 @@ from fairij.errors import InvalidInputError, Notice, SmallGroupWarning
 from fairij.fairness.groups import Groups
 from fairij.fairness.optimism import half_width, rows_needed
 from fairij.fairness.rates import GAPS, Gap, Rate
+from fairij.fairness.uncertainty import of_counts, of_means
 
 Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
+Uncertainty = dict[str, NDArray[np.float64]]
 Graded = tuple[float, Tensor]  # a smooth gap and its gradient dM/dz
 Signed = tuple[float, float, Tensor]  # a smooth gap, the hard one, and the gradient of the first
 SMALL_CELL = 30  # rows
@@ -65,6 +67,9 @@ class Constraint:
         Like ``surrogate``, but returns the gaps that it sums, ``(P,)``, to close them together.
     signed : callable, default=None
         Like ``parts``, but returns differences that have a sign. The gap is zero where all are.
+    uncertainty : callable, default=None
+        Takes what ``metric`` takes. Returns ``gap_error``, the gap's standard error, and ``gap_p``,
+        the chance of such differences if there is no gap. None: nothing is known of either.
     """
 
     name: str
@@ -76,6 +81,7 @@ class Constraint:
     pairwise: bool = field(default=False, kw_only=True)
     parts: Surrogate | None = field(default=None, kw_only=True)
     signed: Surrogate | None = field(default=None, kw_only=True)
+    uncertainty: Callable[..., Uncertainty] | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(cls, gap: Gap) -> Constraint:
@@ -89,6 +95,7 @@ class Constraint:
             pairwise=True,
             parts=partial(smooth_parts, gap) if gap.balanced else None,
             signed=partial(signed_parts, gap),
+            uncertainty=partial(of_counts if gap.is_classification else of_means, gap),
         )
 
     @classmethod
@@ -178,8 +185,14 @@ class Constraint:
             codes = torch.as_tensor(groups.codes, device=z.device)
             return np.array([float(self._scalar(self.surrogate(row, y, codes))) for row in z])
         if table is None:
-            return self.metric(*(v.detach().cpu().double().numpy() for v in (z, y)), groups)
+            return self.metric(*_numbers(z, y), groups)
         return self.metric(table)
+
+    def how_sure(self, z: Tensor, y: Tensor, groups: Groups) -> Uncertainty:
+        """``gap_error`` and ``gap_p`` of gaps in regression; NaN if nothing is known of them."""
+        if self.uncertainty is None:
+            return dict.fromkeys(("gap_error", "gap_p"), np.full(len(z), np.nan))
+        return self.uncertainty(*_numbers(z, y), groups)
 
     def _gradient(self, value: Tensor, z: Tensor) -> Tensor:
         if not value.requires_grad:
@@ -197,6 +210,10 @@ class Constraint:
                 f"{type(value).__name__} of shape {shape}."
             )
         return value.detach()
+
+
+def _numbers(*values: Tensor) -> tuple[NDArray[np.float64], ...]:
+    return tuple(value.detach().cpu().double().numpy() for value in values)
 
 
 def smooth_gap(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:

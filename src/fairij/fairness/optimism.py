@@ -2,14 +2,15 @@
 
 The candidate with the smallest gap on the validation rows is partly the luckiest one. So the choice
 is repeated on resamples of the rows, and each chosen gap is measured on a second, independent
-resample. The candidates are not computed again: if they come from the rows of the choice, as with
-``validation="reuse"``, the expected gap is too low.
+resample. What labels alone do not tell, such as the AUC, stays as it was on all rows: a candidate
+over a budget of it is never taken. The candidates are not computed again: if they come from the
+rows of the choice, as with ``validation="reuse"``, the expected gap is too low.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, nan, sqrt
 from statistics import NormalDist
@@ -17,7 +18,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from fairij.fairness.rates import PERFORMANCES, accuracy
+from fairij.fairness.rates import performances
 
 Array = NDArray[np.float64]
 MOST_ROWS = 2**17  # with more rows luck hardly matters, so the choice is not recorded
@@ -102,11 +103,14 @@ class Choice:
 
     patterns: Patterns
     metric: Callable[[Array], Array]  # the gap of confusion counts
-    choose: Callable[..., int]  # of (gaps, performances, *, before), as rules of choice have it
+    choose: Callable[[Mapping[str, Array]], int]  # of measures by name, as rules of choice have it
     gap: float  # of the chosen candidate
     confidence: float = 0.95
     seed: int = 0
-    performance: str | None = None  # a name in PERFORMANCES; else accuracy
+    # what else counts say of the candidates, by name, (R, K) each
+    measures: Callable[[Array], Mapping[str, Array]] = performances
+    # (K,) measures that counts do not give, such as the AUC: those of all rows, in every resample
+    fixed: Mapping[str, Array] = field(default_factory=dict)
 
     def honest_gap(self, n_resamples: int = 200) -> HonestGap:
         """Repeat the choice on resamples, and measure each chosen one on another resample."""
@@ -130,9 +134,12 @@ class Choice:
         """The gap of each chosen one on the resample of its choice and on another, ``(2, R)``."""
         table = self.patterns.tables(self.patterns.resampled(rng, times))
         gaps = _defined(self.metric(table))  # (R, K)
-        levels = PERFORMANCES.get(str(self.performance), accuracy)(table)
+        columns = {"gap": gaps, **self.measures(table)}
         chosen = np.array(
-            [self.choose(*row, before=float(row[1][0])) for row in zip(gaps, levels, strict=True)]
+            [
+                self.choose({**self.fixed, **{name: all_[row] for name, all_ in columns.items()}})
+                for row in range(times)
+            ]
         )
         again = self.patterns.tables_of(chosen, self.patterns.resampled(rng, times))
         seen = np.take_along_axis(gaps, chosen[:, None], 1)[:, 0]

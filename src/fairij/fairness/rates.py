@@ -62,7 +62,22 @@ def balanced_accuracy(counts: Array) -> Array:
     return ratio_of(recalls.sum(-1), occurs.sum(-1), empty=np.nan)
 
 
+def rarest_class(counts: Array) -> Array:
+    """How often each class is predicted next to how often it is true: the lowest ratio, ``(...)``.
+
+    Of the classes that occur. Near 0, a class of the data is (nearly) never predicted.
+    """
+    table = counts.sum(-3)
+    ratio = ratio_of(table.sum(-2), table.sum(-1), empty=np.inf)
+    return np.asarray(ratio.min(-1), dtype=np.float64)
+
+
 PERFORMANCES = {"accuracy": accuracy, "balanced_accuracy": balanced_accuracy}
+
+
+def performances(counts: Array) -> dict[str, Array]:
+    """Every performance of counts, by name."""
+    return {name: of_counts(counts) for name, of_counts in PERFORMANCES.items()}
 
 
 def ratio_of(part: NDArray[Any], whole: NDArray[Any], *, empty: float) -> Array:
@@ -341,7 +356,7 @@ def measures(counts: Array) -> dict[str, Array]:
     """Every performance and strict gap of counts, by name. Each rate is computed once."""
     gaps = {gap.metric_name: gap for gap in GAPS.values() if gap.is_classification}
     spreads = {rate: _strict_spread(rate, counts) for gap in gaps.values() for rate in gap.rates}
-    found = {name: of_counts(counts) for name, of_counts in PERFORMANCES.items()}
+    found = performances(counts)
     for name, gap in gaps.items():
         together = np.concatenate([spreads[rate] for rate in gap.rates], axis=-1)
         found[name] = STRICT_FOLDS[gap.fold](together, axis=-1)  # NaN if one of them is

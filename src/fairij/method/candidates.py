@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -16,7 +16,9 @@ from torch import Tensor
 
 from fairij.fairness.constraints import Constraint
 from fairij.fairness.groups import Groups
-from fairij.fairness.rates import accuracy, balanced_accuracy, group_means, rates_by_name
+from fairij.fairness.rates import PERFORMANCES, group_means
+from fairij.fairness.scores import scored
+from fairij.method.counts import Counts, by_group, columns_of
 from fairij.method.run import Progress
 from fairij.method.search.base import Search, SearchContext
 from fairij.models.base import Evaluator
@@ -25,24 +27,6 @@ from fairij.models.losses import Loss
 AT_ONCE = 2**20  # rows times edits that are counted together
 Moves = dict[tuple[int, float], Tensor]
 """Parameter changes by k and scale."""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Confusion counts ``(S, G, C, C)`` of S edits, and which of them had finite outputs."""
-
-    table: NDArray[Any]
-    finite: NDArray[np.bool_]
-
-    @staticmethod
-    def pooled(parts: Sequence[Counts], rows: Sequence[NDArray[np.int64]]) -> Counts:
-        """The same edits counted over the rows of all parts; ``rows`` finds them in each part."""
-        first, *others = zip(parts, rows, strict=True)
-        table, finite = (values[first[1]] for values in (first[0].table, first[0].finite))
-        for part, index in others:
-            table += part.table[index]
-            finite &= part.finite[index]
-        return Counts(table.astype(np.float64), finite)
 
 
 @dataclass(frozen=True)
@@ -56,6 +40,15 @@ class Candidates:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """What some edits predict on all rows, and what their scores are worth."""
+
+    labels: Tensor  # (S, N) uint8
+    of_scores: dict[str, NDArray[np.float64]]  # (S,) each
+    is_estimate: bool
+
+
+@dataclass(frozen=True)
 class Judge:
     """Hard metrics of edited models on one set of rows."""
 
@@ -65,8 +58,7 @@ class Judge:
     loss: Loss
     constraint: Constraint
     n_classes: int
-    # if asked for: predicted labels (S, N) of all edits as uint8, and whether they are estimates
-    recorded: list[tuple[Tensor, bool]] | None = None
+    recorded: list[Recorded] | None = None  # if asked for: what all edits predict
     counted: list[Counts] | None = None  # if asked for: the counts of all edits
 
     @property
@@ -76,13 +68,18 @@ class Judge:
 
     def forget_estimates(self) -> None:
         if self.recorded is not None:
-            self.recorded[:] = [part for part in self.recorded if not part[1]]
+            self.recorded[:] = [part for part in self.recorded if not part.is_estimate]
 
     def labels(self) -> NDArray[np.uint8] | None:
         """What all recorded edits predict, ``(K, N)``."""
         if self.recorded is None:
             return None
-        return torch.cat([part.cpu() for part, _ in self.recorded]).numpy()
+        return torch.cat([part.labels.cpu() for part in self.recorded]).numpy()
+
+    def of_scores(self) -> dict[str, NDArray[np.float64]]:
+        """The measures of the scores of all recorded edits, by name, ``(K,)``."""
+        parts = [part.of_scores for part in self.recorded or ()]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def judge(self, direction: Tensor, scales: tuple[float, ...]) -> dict[str, NDArray[Any]]:
         """Gap, performance and each group's rates at ``theta + c direction`` for each scale c."""
@@ -102,36 +99,39 @@ class Judge:
         finite = torch.isfinite(z).flatten(1).all(1).cpu().numpy()
         if not finite.all():
             z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that diverged gets no value from these
-        if self.loss.is_classification:
-            table = self._table(z, finite, is_estimate)
-            if self.counted is not None:
-                self.counted.append(Counts(table.astype(np.int32), finite))
-            return self.measures(
-                Counts(table, finite), self.constraint.gap(z, self.y, self.groups, table)
-            )
-        gap = self.constraint.gap(z, self.y, self.groups, None)
-        error = ((z - self.y) ** 2).mean(-1).double() / self.y.var(correction=0).double()
-        performance = {"r2": np.where(finite, 1 - error.cpu().numpy(), -np.inf)}
-        return _gaps(gap, finite) | performance | self._by_group(self._means(z), finite)
+        if not self.loss.is_classification:
+            return self._of_numbers(z, finite)
+        predicted = self.loss.predict(z)
+        of_scores = scored(self.loss.scores(z), self.y, self.groups)
+        counted = Counts(self._table(predicted), finite, of_scores)
+        if self.recorded is not None:
+            kept = predicted[torch.as_tensor(finite)].to(torch.uint8)
+            measures = of_scores.measures(self.groups)
+            values = {name: value[finite] for name, value in measures.items()}
+            self.recorded.append(Recorded(kept, values, is_estimate))
+        if self.counted is not None:
+            self.counted.append(replace(counted, table=counted.table.astype(np.int32)))
+        return self.measures(counted, self.constraint.gap(z, self.y, self.groups, counted.table))
 
     def measures(self, counted: Counts, gap: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
         """The columns of the table for edits with these counts and gaps."""
-        table, finite = counted.table, counted.finite
-        performance = {
-            "accuracy": np.where(finite, accuracy(table), 0.0),
-            "balanced_accuracy": np.where(finite, balanced_accuracy(table), 0.0),
-        }
-        rates = self._by_group(rates_by_name(table), finite)
-        return _gaps(gap, finite) | performance | rates
+        finite, names = counted.finite, self.groups.names
+        of_labels = columns_of(counted.table, names, self.constraint.uncertainty)
+        worst = {name: np.where(finite, of_labels[name], 0.0) for name in PERFORMANCES}
+        of_scores = counted.scored.measures(self.groups)
+        return _gaps(gap, finite) | _known(of_labels | of_scores, finite) | worst
 
-    def _by_group(
-        self, rates: dict[str, NDArray[np.float64]], finite: NDArray[np.bool_]
-    ) -> dict[str, NDArray[Any]]:
-        return {
-            f"{rate}[{group}]": np.where(finite, values[:, code], np.nan)
-            for rate, values in rates.items()
-            for code, group in enumerate(self.groups.names)
-        }
+    def _of_numbers(self, z: Tensor, finite: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+        """The columns in regression."""
+        error = ((z - self.y) ** 2).mean(-1).double()
+        r2 = 1 - (error / self.y.var(correction=0).double()).cpu().numpy()
+        return (
+            _gaps(self.constraint.gap(z, self.y, self.groups, None), finite)
+            | _known(self.constraint.how_sure(z, self.y, self.groups), finite)
+            | {"r2": np.where(finite, r2, -np.inf)}
+            | _known({"mean_squared_error": error.cpu().numpy()}, finite)
+            | _known(by_group(self._means(z), self.groups.names), finite)
+        )
 
     def _means(self, z: Tensor) -> dict[str, NDArray[np.float64]]:
         values = {"mean_prediction": z, "mean_error": z - self.y}
@@ -140,14 +140,8 @@ class Judge:
             for name, value in values.items()
         }
 
-    def _table(
-        self, z: Tensor, finite: NDArray[np.bool_], is_estimate: bool
-    ) -> NDArray[np.float64]:
+    def _table(self, predicted: Tensor) -> NDArray[np.float64]:
         """Confusion counts ``(S, G, C, C)``, counted on the device of the outputs."""
-        predicted = self.loss.predict(z)
-        if self.recorded is not None:
-            kept = predicted[torch.as_tensor(finite)].to(torch.uint8)
-            self.recorded.append((kept, is_estimate))
         shape = (len(self.groups.names), self.n_classes, self.n_classes)
         size = math.prod(shape)
         edits = max(1, AT_ONCE // predicted.shape[1])  # several: on a GPU each count waits
@@ -167,6 +161,13 @@ class Judge:
 
 def _gaps(gap: NDArray[np.float64], finite: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
     return {"gap": np.where(finite & ~np.isnan(gap), gap, np.inf)}
+
+
+def _known(
+    columns: Mapping[str, NDArray[Any]], finite: NDArray[np.bool_]
+) -> dict[str, NDArray[Any]]:
+    """The columns; NaN for edits that diverged."""
+    return {name: np.where(finite, values, np.nan) for name, values in columns.items()}
 
 
 def judged_candidates(
@@ -199,8 +200,7 @@ def judged_candidates(
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     counted = None
     if judge.counted is not None:
-        tables, finite = zip(*((part.table, part.finite) for part in judge.counted), strict=True)
-        counted = Counts(np.concatenate(tables), np.concatenate(finite))
+        counted = Counts.together(judge.counted)
         judge.counted.clear()  # the next damping starts over
     return Candidates(pd.DataFrame(columns), counted, moves, estimated)
 

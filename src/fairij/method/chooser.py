@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.method.candidates import Judge
-from fairij.method.selection import Selection
+from fairij.method.selection import Selection, measures_of
 from fairij.method.types import Trial
 from fairij.models.losses import Loss
 from fairij.solvers.base import Inverse, Solution
@@ -33,8 +33,7 @@ class Chooser:
         return table[self.rule.performance or usual].to_numpy()
 
     def choose(self, table: pd.DataFrame) -> int:
-        level = self.performance(table)
-        return self.rule.choose(table["gap"].to_numpy(), level, before=float(level[0]))
+        return self.rule.choose(measures_of(table))
 
     def choose_solved(self, table: pd.DataFrame, trials: list[Trial], judge: Judge) -> int:
         """Choose among candidates until the chosen one was judged as it will be returned.

@@ -76,17 +76,30 @@ def check_search(search: str | Search) -> None:
 def check_selection(rule: str | Selection) -> None:
     """Check that a rule picks a candidate, whatever their order, and never one that diverged."""
     settings, rng = get_selection(rule), np.random.default_rng(0)
-    gap, performance = rng.uniform(0, 0.3, 20), rng.uniform(0.6, 0.9, 20)
-    gap[3], performance[3] = np.inf, 0.0  # a candidate that diverged
-    before = float(performance[0])
-    chosen = settings.choose(gap, performance, before=before)
+    candidates = _measures(rng)
+    chosen = settings.choose(candidates)
     _require(0 <= chosen < 20 and int(chosen) == chosen, f"choose gives {chosen!r}, not an index")
     _require(chosen != 3, "the candidate that diverged is chosen")
-    order = rng.permutation(20)
-    again = order[settings.choose(gap[order], performance[order], before=before)]
+    order = np.concatenate([[0], 1 + rng.permutation(19)])  # the unedited model stays the first
+    again = order[settings.choose({name: values[order] for name, values in candidates.items()})]
     _require(again == chosen, "the choice depends on the order of the candidates")
-    text = settings.shortfall(float(gap[chosen]))
-    _require(text is None or text.endswith("."), f"shortfall is not a sentence: {text!r}")
+    told = settings.shortfall(float(candidates["gap"][chosen])), settings.remark(candidates, chosen)
+    for text in told:
+        _require(text is None or text.endswith("."), f"not a sentence: {text!r}")
+
+
+def _measures(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """What twenty candidates were measured to be; the one at 3 diverged."""
+    better = ("accuracy", "balanced_accuracy", "auc", "rarest_class", "r2")
+    worse = ("log_loss", "brier", "calibration_error", "mean_squared_error")
+    found = {"gap": rng.uniform(0, 0.3, 20)}
+    found |= {name: rng.uniform(0.6, 0.9, 20) for name in better}
+    found |= {name: rng.uniform(0.1, 0.4, 20) for name in worse}
+    found |= {"gap_error": np.full(20, 0.02), "gap_p": np.zeros(20)}
+    found["gap"][3], found["accuracy"][3], found["r2"][3] = np.inf, 0.0, -np.inf
+    for name in set(found) - {"gap", "accuracy", "r2"}:
+        found[name][3] = np.nan
+    return found
 
 
 def _objective() -> Objective:

@@ -30,7 +30,7 @@ from fairij.method.preparation import Prepared, Settings
 from fairij.method.results import diagnose, drift_notices
 from fairij.method.run import Progress, timed
 from fairij.method.search.base import SearchContext, SignedGaps
-from fairij.method.selection import pareto_front
+from fairij.method.selection import measures_of, pareto_front
 from fairij.method.types import Outcome, Ranking, Target, Trial, folds, pools
 from fairij.models.base import Editable
 from fairij.solvers.base import Inverse, Solution
@@ -52,6 +52,7 @@ class Engine:
         self.curvature = make_curvature(settings.curvature, self.objective)
         self.seconds: dict[str, float] = {}
         self.notices: list[Notice] = []
+        self.remarks: list[str] = []  # on the choice
 
     def run(self) -> Outcome:
         pairs = folds(self.validation, self.settings, self.loss, self.n_classes)
@@ -75,6 +76,8 @@ class Engine:
         outcome = self._outcome(table, chosen, trial, ranking, judged)
         with self._timed("candidates"):
             outcome.patterns = self._patterns(judges[0])
+            if outcome.patterns is not None:
+                outcome.of_scores = judges[0].of_scores()
         if not self.settings.search.drops and self.settings.validation != "cross_fit":
             outcome.moves = self._all_moves(table, trials)
         return outcome
@@ -240,8 +243,13 @@ class Engine:
         return inverse.solve(nested_gradients(self.objective, dropped, [len(dropped)])[:, 0])
 
     def _notice_choice(self, table: pd.DataFrame, chosen: int, ranking: Ranking) -> None:
-        if text := self.settings.selection.shortfall(float(table["gap"][chosen])):
-            self.notices.append(Notice(text))
+        rule = self.settings.selection
+        told = (
+            rule.shortfall(float(table["gap"][chosen])),
+            rule.remark(measures_of(table), chosen),
+        )
+        self.remarks = [text for text in told if text]
+        self.notices += map(Notice, self.remarks)
         if not (table["k"] > 0).any():
             also = " and on the loss" if self.settings.drop == "loss_aware" else ""
             text = (
@@ -279,7 +287,7 @@ class Engine:
             chosen,
             delta,
             judged,
-            measured | diagnostics | {"seconds": self.seconds},
+            measured | diagnostics | {"remarks": self.remarks, "seconds": self.seconds},
             notices=self.notices,
         )
 

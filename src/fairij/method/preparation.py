@@ -31,7 +31,13 @@ from fairij.method.fairness_rows import GroupedRows
 from fairij.method.objective import Objective, normalised_weights
 from fairij.method.search import SEARCHES
 from fairij.method.search.base import Search, SearchDefaults
-from fairij.method.selection import RULES, Selection, SelectionDefaults
+from fairij.method.selection import (
+    BUDGETED,
+    OF_NUMBERS,
+    RULES,
+    Selection,
+    SelectionDefaults,
+)
 from fairij.models.base import HELD_BACK, Editable, Held
 from fairij.models.doubts import check_are_logits, doubts
 from fairij.models.labels import Labels, check_runs, encode_labels, known_classes
@@ -46,7 +52,7 @@ Validation = Literal["reuse", "split", "cross_fit"]
 # by parameter: the registry, the protocol, its defaults, and what else may be given
 LOOKUPS: dict[str, tuple[Mapping[str, Any], type, type, str]] = {
     "search": (SEARCHES, Search, SearchDefaults, "a search object, as in Grid(max_k=500)"),
-    "selection": (RULES, Selection, SelectionDefaults, "a rule of choice, as in TargetGap(0.02)"),
+    "selection": (RULES, Selection, SelectionDefaults, "a rule of choice, as in Budget(auc=0.02)"),
     "solver": (SOLVERS, Solver, SolverDefaults, "a solver object, as in Woodbury(rows=500)"),
 }
 
@@ -185,12 +191,25 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
         held = validation.take(np.flatnonzero(away))
         validation = validation.take(np.flatnonzero(~away))
         labels = dataclasses.replace(labels, validation=validation.y)
+    check_measures(settings.selection, labels.loss)
     compared = (settings.constraint, validation.y.cpu().numpy(), labels.classes, validation.groups)
     notices += check_sizes(*compared, settings.selection.target)
     training = None
     if data.train_groups is not None:
         training = GroupedRows(data.X, labels.train, data.train_groups, model)
     return Prepared(labels, objective, validation, training, held, caveats, notices)
+
+
+def check_measures(rule: Selection, loss: Loss) -> None:
+    """Raise if the rule needs a measure that candidates do not have."""
+    known = [name for name in BUDGETED if (name in OF_NUMBERS) != loss.is_classification]
+    strange = [name for name in rule.needs if name in BUDGETED and name not in known]
+    if strange:
+        kind = "classification" if loss.is_classification else "regression"
+        raise InvalidInputError(
+            f"`selection` must look at measures of {kind}, which are {', '.join(known)}; got "
+            f"{rule!r}, which needs {', '.join(strange)}."
+        )
 
 
 def _without(

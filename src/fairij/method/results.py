@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from fairij.data.row_vectors import by_blocks
 from fairij.errors import Notice, NotStationaryWarning, SmallGroupWarning
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.optimism import Choice
+from fairij.method.counts import columns_of
 from fairij.method.fairness_rows import GroupedRows
 from fairij.method.objective import Objective
 from fairij.method.preparation import Prepared, Settings
@@ -116,7 +118,12 @@ def choice_of(outcome: Outcome, settings: Settings) -> Choice | None:
         float(outcome.candidates["gap"].iloc[outcome.chosen]),
         settings.confidence,
         settings.seed,
-        settings.selection.performance,
+        partial(
+            columns_of,
+            names=outcome.judged.groups.names,
+            uncertainty=settings.constraint.uncertainty,
+        ),
+        outcome.of_scores,
     )
 
 

@@ -1,17 +1,39 @@
-"""Which candidate to take: rules of choice."""
+"""Which candidate to take: rules of choice.
+
+A rule gets the measures of all candidates on validation rows, by name: ``gap``, ``accuracy``,
+``auc`` and the other columns of ``candidates_``. The first candidate is the model as it is.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from fairij.data.checks import number_between
+from fairij.data.checks import number_between, one_of
 
 Array = NDArray[np.float64]
+Measures = Mapping[str, Array]
+"""Columns of the table of candidates, one entry per candidate; the first is the unedited model."""
+
 ROUNDING = 1e-9  # 0.8 - 0.1 is a little more than 0.7
+# what may be budgeted, and whether more of it is better
+BUDGETED = {
+    "accuracy": True,
+    "balanced_accuracy": True,
+    "auc": True,
+    "log_loss": False,
+    "brier": False,
+    "calibration_error": False,
+    "r2": True,
+    "mean_squared_error": False,
+}
+OF_NUMBERS = ("r2", "mean_squared_error")  # the measures of regression; all others are of classes
 
 
 class SelectionDefaults(Protocol):
@@ -19,7 +41,7 @@ class SelectionDefaults(Protocol):
 
     @property
     def performance(self) -> str | None:
-        """The column of the candidates that is given as performance; None for the usual one."""
+        """The measure that the rule trades against the gap; None for accuracy, or R^2."""
         return None
 
     @property
@@ -27,22 +49,215 @@ class SelectionDefaults(Protocol):
         """The gap that is asked for; None if the rule names none."""
         return None
 
+    @property
+    def budgets(self) -> Mapping[str, float]:
+        """How much of each measure may be lost, by name; empty if the rule has no budget."""
+        return {}
+
     def shortfall(self, gap: float) -> str | None:
         """What to say if the chosen candidate's gap misses the rule's aim; else None."""
         return None
+
+    def remark(self, candidates: Measures, chosen: int) -> str | None:
+        """What else people should know of the choice; None for nothing."""
+        return None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Measures without which the rule makes no sense, such as ``("auc",)``."""
+        return ()
 
 
 class Selection(SelectionDefaults, Protocol):
     """A rule that picks one candidate."""
 
-    def choose(self, gap: Array, performance: Array, *, before: float) -> int:
-        """The index of the chosen candidate; ``before`` is the unedited model's performance."""
+    def choose(self, candidates: Measures) -> int:
+        """The place of the chosen candidate; the first one is the unedited model."""
         ...
 
 
 @dataclass(frozen=True)
-class LowestGap(SelectionDefaults):
-    """The paper's rule: the smallest gap; among equals, the best performance.
+class Budget(SelectionDefaults):
+    """The smallest gap that the validation rows can tell apart, at the least loss, within budgets.
+
+    1. If the gap of the model as it is cannot be told from zero, the model stays as it is.
+    2. Candidates must keep to every budget, and go on predicting every class.
+    3. Of their gaps, all that cannot be told from the smallest count as equal to it.
+    4. Of those, the candidate of the lowest log loss (in regression: highest R^2) is taken.
+
+    A budget is how much worse than before a measure may become; None for any amount. Budgets on
+    measures that the task does not have do nothing: R^2 and mean squared error are for regression,
+    all others for classification.
+
+    Parameters
+    ----------
+    accuracy : float or None, default=0.03
+        The most accuracy to lose: 0.03 is three points.
+    balanced_accuracy : float or None, default=0.08
+        The most balanced accuracy to lose. It notices if a rare class is predicted badly.
+    auc : float or None, default=0.03
+        The most area under the ROC curve to lose. It notices if rows are put in another order.
+    log_loss, brier, calibration_error : float or None, default=None
+        How much each may grow.
+    r2 : float or None, default=0.05
+        The most R^2 to lose.
+    mean_squared_error : float or None, default=None
+        How much it may grow.
+    target : float or None, default=None
+        A gap that is small enough. All gaps of at most that count as equal.
+    slack : float, default=0.0
+        Gaps within this distance of the smallest count as equal to it.
+    errors : float, default=0.5
+        Gaps within this many standard errors of the smallest count as equal to it. Half a standard
+        error, as two gaps on the same rows differ less by chance than each of them.
+    rarest_class : float, default=0.5
+        How often each class must still be predicted, as a part of its share of the labels, or of
+        how often it was predicted before if that is less. 0 allows a model that says one class
+        only.
+    confidence : float, default=0.95
+        How sure it must be that there is a gap at all; else the model stays as it is. Sizes of
+        groups, and the number of comparisons between them, count. 0: edit in any case.
+    prefer : str, default="log_loss"
+        The measure that decides among gaps that count as equal. In regression it is R^2, or
+        "mean_squared_error".
+    """
+
+    _: KW_ONLY
+    accuracy: float | None = 0.03
+    balanced_accuracy: float | None = 0.08
+    auc: float | None = 0.03
+    log_loss: float | None = None
+    brier: float | None = None
+    calibration_error: float | None = None
+    r2: float | None = 0.05
+    mean_squared_error: float | None = None
+    target: float | None = None
+    slack: float = 0.0
+    errors: float = 0.5
+    rarest_class: float = 0.5
+    confidence: float = 0.95
+    prefer: str = "log_loss"
+
+    def __post_init__(self) -> None:
+        for name in (*BUDGETED, "target", "slack", "errors"):
+            value = getattr(self, name)
+            if value is not None or name in ("slack", "errors"):
+                number_between(name, value, 0, including_low=True)
+        for name in ("rarest_class", "confidence"):
+            number_between(name, getattr(self, name), 0, 1, including_low=True)
+        one_of("prefer", self.prefer, list(BUDGETED))
+
+    @classmethod
+    def only(cls, **given: Any) -> Budget:
+        """A rule that looks at nothing but what is given, and otherwise at the gap."""
+        nothing: dict[str, Any] = dict.fromkeys(BUDGETED)
+        nothing |= {"errors": 0.0, "rarest_class": 0.0, "confidence": 0.0}
+        return cls(**(nothing | given))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        of_field = {field.name: field.default for field in dataclasses.fields(self)}
+        return tuple(name for name in BUDGETED if getattr(self, name) not in (None, of_field[name]))
+
+    @property
+    def budgets(self) -> Mapping[str, float]:
+        given = {name: getattr(self, name) for name, is_gain in BUDGETED.items() if is_gain}
+        return {name: budget for name, budget in given.items() if budget is not None}
+
+    def choose(self, candidates: Measures) -> int:
+        if self._is_doubtful(candidates):
+            return 0
+        gap, able = candidates["gap"], self.allowed(candidates)
+        level = self._level(candidates)
+        smallest = _best(gap, level, able)
+        margin = self.slack
+        if self.errors:
+            margin += self.errors * float(np.nan_to_num(candidates["gap_error"][smallest]))
+        reached = gap <= gap[smallest] + margin + (ROUNDING if margin else 0)
+        if self.target is not None:
+            reached |= gap <= self.target + ROUNDING
+        return _best(-level, -gap, able & reached)
+
+    def allowed(self, candidates: Measures) -> NDArray[np.bool_]:
+        """Which candidates keep to the budgets and predict every class; always the first."""
+        able = np.ones(len(candidates["gap"]), dtype=bool)
+        for name, is_gain in BUDGETED.items():
+            budget, values = getattr(self, name), candidates.get(name)
+            if budget is None or values is None or np.isnan(values[0]):
+                continue
+            sign = 1 if is_gain else -1
+            able &= sign * values >= sign * values[0] - budget - ROUNDING  # not if it is NaN
+        if self.rarest_class and "rarest_class" in candidates:
+            ratio = candidates["rarest_class"]
+            able &= ratio >= self.rarest_class * min(float(ratio[0]), 1.0) - ROUNDING
+        able[0] = True
+        return able
+
+    def shortfall(self, gap: float) -> str | None:
+        if self.target is None or gap <= self.target + ROUNDING:
+            return None
+        return (
+            f"No candidate reaches a validation gap of {self.target:g}; the lowest, {gap:.4f}, is "
+            "taken. A wider search (larger k or scales, smaller damping) may reach it."
+        )
+
+    def remark(self, candidates: Measures, chosen: int) -> str | None:
+        gap = float(candidates["gap"][0])
+        if self._is_doubtful(candidates):
+            return (
+                f"The gap of the model as it is, {gap:.4f}, cannot be told from zero on the "
+                "validation rows: even without any gap, groups of these sizes would show "
+                f"differences as clear with probability {float(candidates['gap_p'][0]):.2f}. So "
+                "the model is returned unchanged. More validation rows may show a gap; "
+                "`Budget(confidence=0)` edits in any case."
+            )
+        lowest = float(np.min(candidates["gap"]))
+        if chosen == 0 and lowest < gap and not self.allowed(candidates)[1:].any():
+            return (
+                f"Every edit costs more than the budgets allow, so the model is returned "
+                f"unchanged. The lowest gap of all candidates is {lowest:.4f}: see `candidates_` "
+                "for what it costs, and give `Budget` larger budgets to take it."
+            )
+        return None
+
+    def _is_doubtful(self, candidates: Measures) -> bool:
+        """Whether the gap of the unedited model cannot be told from zero."""
+        if not self.confidence:
+            return False
+        return bool(candidates["gap_p"][0] > 1 - self.confidence)  # not if it is not known
+
+    def _level(self, candidates: Measures) -> Array:
+        """The preferred measure, more is better; undefined values are the worst."""
+        known = self.prefer if self.prefer in candidates else usual(candidates)
+        level = candidates[known] if BUDGETED[known] else -candidates[known]
+        return np.where(np.isnan(level), -np.inf, level)
+
+
+class _ShortName(SelectionDefaults, Protocol):
+    """A rule that is a `Budget` with few settings."""
+
+    @property
+    def budget_rule(self) -> Budget:
+        raise NotImplementedError
+
+    @property
+    def target(self) -> float | None:
+        return self.budget_rule.target
+
+    @property
+    def budgets(self) -> Mapping[str, float]:
+        return self.budget_rule.budgets
+
+    def shortfall(self, gap: float) -> str | None:
+        return self.budget_rule.shortfall(gap)
+
+    def choose(self, candidates: Measures) -> int:
+        return self.budget_rule.choose(candidates)
+
+
+@dataclass(frozen=True)
+class LowestGap(_ShortName):
+    """The paper's rule: the smallest gap at any cost; among equals, the best performance.
 
     Parameters
     ----------
@@ -56,15 +271,16 @@ class LowestGap(SelectionDefaults):
     def __post_init__(self) -> None:
         number_between("slack", self.slack, 0, including_low=True)
 
-    def choose(self, gap: Array, performance: Array, *, before: float) -> int:
-        if self.slack == 0:
-            return _best(gap, performance, np.ones(len(gap), dtype=bool))
-        return _best(-performance, -gap, gap <= gap.min() + self.slack + ROUNDING)
+    @property
+    def budget_rule(self) -> Budget:
+        return Budget.only(slack=self.slack, prefer="accuracy")
 
 
 @dataclass(frozen=True)
-class AccuracyBudget(SelectionDefaults):
-    """The smallest gap among candidates that lose little performance.
+class AccuracyBudget(_ShortName):
+    """The smallest gap among candidates that lose little accuracy (in regression: R^2).
+
+    It looks at nothing else; `Budget` also looks at AUC and at classes that are given up.
 
     Parameters
     ----------
@@ -77,12 +293,14 @@ class AccuracyBudget(SelectionDefaults):
     def __post_init__(self) -> None:
         number_between("budget", self.budget, 0, including_low=True)
 
-    def choose(self, gap: Array, performance: Array, *, before: float) -> int:
-        return _best(gap, performance, performance >= before - self.budget - ROUNDING)
+    @property
+    def budget_rule(self) -> Budget:
+        kind = self.performance or "accuracy"
+        return Budget.only(**{kind: self.budget}, r2=self.budget, prefer=kind)
 
 
 @dataclass(frozen=True)
-class TargetGap(SelectionDefaults):
+class TargetGap(_ShortName):
     """The best performance among candidates with a small enough gap.
 
     Parameters
@@ -96,23 +314,20 @@ class TargetGap(SelectionDefaults):
     def __post_init__(self) -> None:
         number_between("gap", self.gap, 0, including_low=True)
 
-    def choose(self, gap: Array, performance: Array, *, before: float) -> int:
-        allowed = gap <= self.gap + ROUNDING
-        if not allowed.any():
-            return _best(gap, performance, np.ones(len(gap), dtype=bool))
-        return _best(-performance, -gap, allowed)
-
     @property
-    def target(self) -> float | None:
-        return self.gap
+    def budget_rule(self) -> Budget:
+        return Budget.only(target=self.gap, prefer="accuracy")
 
-    def shortfall(self, gap: float) -> str | None:
-        if gap <= self.gap + ROUNDING:
-            return None
-        return (
-            f"No candidate reaches a validation gap of {self.gap:g}; the lowest, {gap:.4f}, is "
-            "taken. A wider search (larger k or scales, smaller damping) may reach it."
-        )
+
+def usual(candidates: Measures) -> str:
+    """The usual measure of performance: accuracy, in regression R^2."""
+    return "accuracy" if "accuracy" in candidates else "r2"
+
+
+def measures_of(table: pd.DataFrame) -> dict[str, Array]:
+    """The measures in a table of candidates, as rules of choice take them."""
+    measures = table.columns.difference(["damping", "k", "scale", "pareto"], sort=False)
+    return {str(name): table[name].to_numpy(np.float64) for name in measures}
 
 
 def pareto_front(gap: Array, performance: Array) -> NDArray[np.bool_]:
@@ -124,7 +339,7 @@ def pareto_front(gap: Array, performance: Array) -> NDArray[np.bool_]:
     return front
 
 
-RULES: dict[str, Selection] = {"lowest_gap": LowestGap()}
+RULES: dict[str, Selection] = {"budget": Budget(), "lowest_gap": LowestGap()}
 
 
 def _best(key: Array, tie_break_high: Array, allowed: NDArray[np.bool_]) -> int:

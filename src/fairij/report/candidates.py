@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairij.mitigator import FairIJ
-from fairij.report.wording import LABELS, PERFORMANCE, plain
+from fairij.report.wording import LABELS, PERFORMANCE, SCORES, plain
 
 MOST_POINTS = 500
 MOST_NUMBERS = 60_000
@@ -30,7 +30,9 @@ class Shown:
 
     def for_script(self, chosen: int) -> dict[str, Any]:
         """The values that the page's script shows: numbers, and text that it sets as text."""
-        names = [name for name in (*SETTINGS, "gap", *PERFORMANCE) if name in self.table.columns]
+        names = [
+            name for name in (*SETTINGS, "gap", *PERFORMANCE, *SCORES) if name in self.table.columns
+        ]
         return {
             "names": [LABELS.get(name, name) for name in names],
             "figures": [[_short(v) for v in row] for row in self.table[names].to_numpy()],

@@ -185,8 +185,14 @@ def _cost(fitted: FairIJ, shown: Comparison) -> Check:
         grown = after / before - 1 if before else 0.0
         return Check(question, _level(grown, 0.05, 0.25), f"{text} ({grown:+.1%}).")
     first, last = shown.before["balanced_accuracy"], shown.after["balanced_accuracy"]
-    lost = _level(before - after, 0.01, 0.05), _level(first - last, 0.02, 0.1)
+    lost = [_level(before - after, 0.01, 0.05), _level(first - last, 0.02, 0.1)]
     text += f", the balanced accuracy from {measured(first)} to {measured(last)}."
+    auc = [float(fitted.candidates_["auc"].iloc[place]) for place in (0, fitted.chosen_)]
+    if math.isfinite(auc[0]):
+        lost.append(_level(auc[0] - auc[1], 0.02, 0.05))
+        text += (
+            f" On the validation rows the AUC went from {measured(auc[0])} to {measured(auc[1])}."
+        )
     return Check(question, max(lost, key=ORDER.index), text)
 
 

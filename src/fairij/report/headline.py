@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fairij.mitigator import FairIJ
 from fairij.report.comparisons import (
     Comparison,
@@ -15,13 +17,13 @@ from fairij.report.comparisons import (
     performance,
 )
 from fairij.report.render import render
-from fairij.report.wording import LABELS, account, interval, is_edited, listed, measured
+from fairij.report.wording import LABELS, SCORES, account, interval, is_edited, listed, measured
 
 NOTICED = 0.005  # a gap that grew by less is not mentioned
 
 
 def answer(fitted: FairIJ, shown: Comparison) -> str:
-    """Three sentences: the task, what the edit did, and the figures."""
+    """Four sentences: the task, what the edit did, the figures, and those of the scores."""
     metric, level, rows = gap_metric(fitted), performance(fitted), shown.rows
     before: Any = shown.before
     after: Any = shown.after
@@ -30,13 +32,30 @@ def answer(fitted: FairIJ, shown: Comparison) -> str:
         metric, rows = "gap", "validation rows"
         level = "accuracy" if fitted.loss_.is_classification else "r2"
     groups = listed([str(name) for name in shown.before.by_group.index])
-    unchanged = "left the model as it was, because no candidate was better."
     return (
-        f"The task was to lower the {gap_words(fitted)} between {groups}. "
-        f"The edit {account(fitted).sentence if is_edited(fitted) else unchanged} "
+        f"The task was to lower the {gap_words(fitted)} between {groups}. {_edit(fitted)} "
         f"On the {rows} the gap went from {measured(before[metric])} to {measured(after[metric])} "
-        f"and the {LABELS[level]} from {measured(before[level])} to {measured(after[level])}."
-    )
+        f"and the {LABELS[level]} from {measured(before[level])} to {measured(after[level])}. "
+        f"{scores(fitted)}"
+    ).strip()
+
+
+def _edit(fitted: FairIJ) -> str:
+    """What the edit did; why there is none."""
+    if is_edited(fitted):
+        return f"The edit {account(fitted).sentence}"
+    why = " ".join(fitted.diagnostics_.get("remarks", ()))
+    return why or "The edit left the model as it was, because no candidate was better."
+
+
+def scores(fitted: FairIJ) -> str:
+    """What became of the scores; empty if there is no edit, or in regression."""
+    before, after = (fitted.candidates_.iloc[place] for place in (0, fitted.chosen_))
+    known = [name for name in SCORES if name in before and np.isfinite(before[name])]
+    if not is_edited(fitted) or not fitted.loss_.is_classification:
+        return ""
+    told = [f"{LABELS[name]} {measured(before[name])} → {measured(after[name])}" for name in known]
+    return f"Of the scores, on the validation rows: {', '.join(told)}."
 
 
 def costs(fitted: FairIJ, shown: Comparison) -> str:

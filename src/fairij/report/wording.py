@@ -14,13 +14,19 @@ if TYPE_CHECKING:
 
 NOT_DEFINED = "not defined"  # a rate over no rows
 UNKNOWN, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
-PERFORMANCE = ("accuracy", "balanced_accuracy", "r2")  # columns of the table of candidates
+# columns of the table of candidates
+PERFORMANCE = ("accuracy", "balanced_accuracy", "r2")
+SCORES = ("auc", "log_loss", "brier", "calibration_error", "mean_squared_error")
 
 LABELS = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "r2": "R²",
     "mean_squared_error": "mean squared error",
+    "auc": "AUC",
+    "log_loss": "log loss",
+    "brier": "Brier score",
+    "calibration_error": "calibration error",
 } | {gap.metric_name: gap.words for gap in GAPS.values()}
 
 # the metric of an audit that a constraint is judged by

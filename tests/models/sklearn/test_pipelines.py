@@ -56,7 +56,9 @@ def preparation(*, sparse: bool = True) -> ColumnTransformer:
 
 def edit(model: Any, **settings: Any) -> FairIJ:
     search = Grid(points=8, scales=(1.0, 3.0, 10.0))
-    fair = FairIJ(model, verbose=False, **({"search": search} | settings))
+    fair = FairIJ(
+        model, verbose=False, **({"search": search, "selection": "lowest_gap"} | settings)
+    )
     return DATA.fit(fair, X=people("train"), X_val=people("validation"))
 
 
@@ -98,7 +100,9 @@ def test_each_table_is_prepared_once(validation: str) -> None:
 
     model = make_pipeline(FunctionTransformer(count), LogisticRegression()).fit(DATA.X, DATA.y)
     seen.clear()
-    DATA.fit(FairIJ(model, validation=validation, search=QUICK, verbose=False))
+    DATA.fit(
+        FairIJ(model, validation=validation, search=QUICK, selection="lowest_gap", verbose=False)
+    )
     trial, train, held = 2, len(DATA.X), len(DATA.X_val)
     parts = {"reuse": [], "split": [held // 2] * 2, "cross_fit": folds(held)}[validation]
     assert seen == [trial, train, held, *parts]
@@ -135,7 +139,9 @@ def test_texts() -> None:
     model = make_pipeline(TfidfVectorizer(token_pattern=r"\w+"), LogisticRegression(C=10))
     model.fit(texts, DATA.y)
     for X, X_val in ((texts, held), (pd.Series(texts), pd.Series(held))):
-        fair = DATA.fit(FairIJ(model, search=QUICK, verbose=False), X=X, X_val=X_val)
+        fair = DATA.fit(
+            FairIJ(model, search=QUICK, selection="lowest_gap", verbose=False), X=X, X_val=X_val
+        )
         assert fair.candidates_["gap"].min() < fair.candidates_["gap"][0]
         assert np.array_equal(fair.predict(X_val), fair.estimator_.predict(X_val))
 
@@ -194,7 +200,9 @@ def test_a_search_is_edited_through_its_best_estimator() -> None:
 
 def test_a_frozen_estimator_and_calibration_after_the_edit() -> None:
     inside = LogisticRegression().fit(DATA.X, DATA.y)
-    fair = DATA.fit(FairIJ(FrozenEstimator(inside), search=QUICK, verbose=False))
+    fair = DATA.fit(
+        FairIJ(FrozenEstimator(inside), search=QUICK, selection="lowest_gap", verbose=False)
+    )
     assert isinstance(fair.estimator_, FrozenEstimator)
     assert np.array_equal(fair.predict(DATA.X_val), fair.estimator_.predict(DATA.X_val))
     calibrated = CalibratedClassifierCV(fair.estimator_).fit(DATA.X_val, DATA.y_val)
@@ -223,7 +231,7 @@ def test_a_table_that_the_steps_do_not_take() -> None:
     model = make_pipeline(preparation(), LogisticRegression()).fit(X, DATA.y)
     wrong = X_val.assign(work="nowhere")
     with pytest.raises(InvalidInputError, match="step 'columntransformer' must take `X_val`"):
-        DATA.fit(FairIJ(model, verbose=False), X=X, X_val=wrong)
+        DATA.fit(FairIJ(model, selection="lowest_gap", verbose=False), X=X, X_val=wrong)
     short = {"X": X.drop(columns="age"), "X_val": X_val.drop(columns="age")}
     with pytest.raises(InvalidInputError, match="step 'columntransformer' must take `X`"):
-        DATA.fit(FairIJ(model, verbose=False), **short)
+        DATA.fit(FairIJ(model, selection="lowest_gap", verbose=False), **short)

@@ -144,7 +144,7 @@ def test_a_sparse_table_is_never_made_dense(monkeypatch: pytest.MonkeyPatch) -> 
     for kind in (sp.csr_array, sp.csc_array, sp.coo_array):
         for name in ("toarray", "todense"):
             monkeypatch.setattr(kind, name, fail)
-    fair = FairIJ(model, search=QUICK, verbose=False)
+    fair = FairIJ(model, search=QUICK, selection="lowest_gap", verbose=False)
     fair.fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:], sensitive_features_val=group[300:])
     gap = "demographic_parity_difference"
     assert fair.after_[gap] < fair.before_[gap] - 0.05
@@ -282,7 +282,13 @@ def test_influence_matches_real_refits(make: Any, task: str, constraint: str) ->
     X, y, X_val = data.X.astype("f8"), data.y, data.X_val.astype("f8")
     model = make().fit(X, y)
     fair = FairIJ(
-        model, constraints=constraint, solver=Exact(), damping=1e-9, search=QUICK, verbose=False
+        model,
+        constraints=constraint,
+        solver=Exact(),
+        damping=1e-9,
+        search=QUICK,
+        selection="lowest_gap",
+        verbose=False,
     )
     fair.fit(X, y, X_val=X_val, y_val=data.y_val, sensitive_features_val=data.sex_val)
     assert fair.diagnostics_["gradient_norm"] < 1e-6
@@ -341,7 +347,12 @@ def test_the_gap_falls(model: Any, task: str, constraint: str, tmp_path: Any) ->
     sharpness = 3.0 if task == "three" else 1.0  # nearer to what argmax does
     search = Grid(points=12, scales=(1.0, 3.0, 10.0))
     fair = FairIJ(
-        fitted, constraints=constraint, temperature=sharpness, search=search, verbose=False
+        fitted,
+        constraints=constraint,
+        temperature=sharpness,
+        search=search,
+        selection="lowest_gap",
+        verbose=False,
     )
     data.fit(fair)
     table = fair.candidates_
@@ -368,7 +379,9 @@ def test_the_gap_falls(model: Any, task: str, constraint: str, tmp_path: Any) ->
 def test_labels_of_any_kind(names: tuple[Any, Any]) -> None:
     y, y_val = (np.array(names)[part] for part in (TWO.y, TWO.y_val))
     fitted = LogisticRegression().fit(TWO.X, y)
-    fair = TWO.fit(FairIJ(fitted, search=QUICK, verbose=False), y=y, y_val=y_val)
+    fair = TWO.fit(
+        FairIJ(fitted, search=QUICK, selection="lowest_gap", verbose=False), y=y, y_val=y_val
+    )
     assert np.array_equal(fair.predict(TWO.X_val), fair.estimator_.predict(TWO.X_val))
     assert fair.predict(TWO.X_val).dtype == fitted.classes_.dtype
     assert fair.score(TWO.X_val, y_val) == fair.estimator_.score(TWO.X_val, y_val)
@@ -378,7 +391,7 @@ def test_classes_are_the_estimators_even_where_rows_of_one_are_missing() -> None
     y, y_val = THREE.y + 1, THREE.y_val + 1
     fitted = LogisticRegression().fit(THREE.X, y)
     part = y < 3  # labels 1 and 2 alone would pass for the indices of outputs
-    fair = FairIJ(fitted, search=QUICK, verbose=False)
+    fair = FairIJ(fitted, search=QUICK, selection="lowest_gap", verbose=False)
     with pytest.warns(NotStationaryWarning):
         THREE.fit(fair, X=THREE.X[part], y=y[part], y_val=y_val)
     assert fair.classes_.tolist() == [1, 2, 3]
@@ -447,7 +460,7 @@ def test_other_refusals() -> None:
 def test_an_unconverged_network_is_told_of() -> None:
     model = fit(MLPClassifier((4,), max_iter=3, random_state=0), TWO.X, TWO.y)
     with pytest.warns(NotStationaryWarning):
-        TWO.fit(FairIJ(model, search=QUICK, verbose=False))
+        TWO.fit(FairIJ(model, search=QUICK, selection="lowest_gap", verbose=False))
 
 
 def test_the_frame_sees_what_matters() -> None:
@@ -477,7 +490,9 @@ def test_frames_and_joblib(tmp_path: Any) -> None:
     names = ["a", "b", "c", "d"]
     frame, held = pd.DataFrame(TWO.X, columns=names), pd.DataFrame(TWO.X_val, columns=names)
     model = LogisticRegression().fit(frame, TWO.y)
-    fair = TWO.fit(FairIJ(model, search=QUICK, verbose=False), X=frame, X_val=held)
+    fair = TWO.fit(
+        FairIJ(model, search=QUICK, selection="lowest_gap", verbose=False), X=frame, X_val=held
+    )
     assert np.array_equal(fair.predict(held), fair.estimator_.predict(held))
     joblib.dump(fair.estimator_, tmp_path / "model.joblib")
     reloaded = joblib.load(tmp_path / "model.joblib")

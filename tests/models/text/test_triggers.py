@@ -321,7 +321,7 @@ def test_the_edit_taken_by_reweighting_was_run_and_not_only_screened(
         return along(self, direction, by)
 
     monkeypatch.setattr(ScreeningEvaluator, "along", watched)
-    fair = FairIJ(model, search="reweight", verbose=False).fit(
+    fair = FairIJ(model, search="reweight", selection="lowest_gap", verbose=False).fit(
         X, y, X_val=X_val, y_val=y_val, sensitive_features_val=s_val
     )
     assert fair.candidates_["k"][fair.chosen_] > 0

@@ -30,7 +30,9 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 def fitted(
     model: Any, X: Any, y: Any, X_val: Any, y_val: Any, s_val: Any, **options: Any
 ) -> FairIJ:
-    fair = FairIJ(model, search=Grid(points=4), verbose=False, **options)
+    fair = FairIJ(
+        model, search=Grid(points=4), verbose=False, **({"selection": "lowest_gap"} | options)
+    )
     return fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=s_val)
 
 

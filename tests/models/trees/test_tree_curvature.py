@@ -98,7 +98,14 @@ def test_gradient_norm_and_drift_say_how_far_the_leaves_are_from_a_minimum(round
     """``drift = -grad M^T (H + damping I)^-1 grad L``, each factor the long way."""
     data = table(rows=300, new=200)
     model = model_of(data, n_estimators=rounds, num_leaves=4)
-    fair = FairIJ(model, damping=0.05, solver="exact", search=Grid(points=3), verbose=False).fit(
+    fair = FairIJ(
+        model,
+        damping=0.05,
+        solver="exact",
+        search=Grid(points=3),
+        selection="lowest_gap",
+        verbose=False,
+    ).fit(
         data.X,
         data.y,
         X_val=data.X_new,

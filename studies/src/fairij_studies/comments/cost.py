@@ -126,7 +126,13 @@ def _edit_on(
         model.head.load_state_dict(trained.head.state_dict())
     rows = {part: on_device(some[part].tokens, torch.device(where)) for part in some}
     start = time.perf_counter()
-    fair = FairIJ(model, search=Grid(points=8), memory_limit=KEPT_BYTES[where], verbose=False).fit(
+    fair = FairIJ(
+        model,
+        search=Grid(points=8),
+        selection="lowest_gap",
+        memory_limit=KEPT_BYTES[where],
+        verbose=False,
+    ).fit(
         rows["train"],
         some["train"].y,
         X_val=rows["val"],

@@ -20,6 +20,7 @@ from fairij.language import BalancedAccuracyBudget, linear_head, nonlinear_head
 from fairij.language.batches import on_device, run_all
 from fairij.language.features import features, standardised
 from fairij.language.training import Trained, TrainingRecipe, train
+from fairij.method.selection import measures_of
 from fairij.solvers import Solver
 from fairij_studies.comments.measured import measured
 from fairij_studies.comments.prepared import ENCODER, PARTS, Part, comments, device, encoder
@@ -143,8 +144,7 @@ def edited_by_both_rules(
 
 def lowest_of(candidates: pd.DataFrame) -> int:
     """Choose by the paper's rule."""
-    gap, accuracy = (candidates[name].to_numpy() for name in ("gap", "accuracy"))
-    return LowestGap().choose(gap, accuracy, before=float(accuracy[0]))
+    return LowestGap().choose(measures_of(candidates))
 
 
 def both_gaps_unit(*, folder: str, head: str, seed: int, identity: str) -> list[dict[str, Any]]:

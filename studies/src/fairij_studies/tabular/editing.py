@@ -22,7 +22,7 @@ from fairij.datasets import Split
 from fairij.method.curvature import make_curvature
 from fairij.method.influence import nested_gradients
 from fairij.method.preparation import get_solver
-from fairij.method.selection import Selection
+from fairij.method.selection import Selection, measures_of
 from fairij.solvers import Solver
 from fairij_studies.objectives import training_objective
 from fairij_studies.tabular.trial import Trial
@@ -57,8 +57,7 @@ class Searched:
         return self._pick(LowestGap(slack), 1.0)
 
     def _pick(self, rule: Selection, budget: float) -> Pick:
-        gap, accuracy = (self.candidates[c].to_numpy() for c in ("gap", "accuracy"))
-        row = self.candidates.iloc[rule.choose(gap, accuracy, before=float(accuracy[0]))]
+        row = self.candidates.iloc[rule.choose(measures_of(self.candidates))]
         return Pick(budget, int(row["k"]), float(row["scale"]), float(row["damping"]))
 
 
@@ -73,7 +72,8 @@ def search(trial: Trial, *, dampings: Sequence[float] = DAMPINGS, **settings: An
 
 def fitted(trial: Trial, **settings: Any) -> FairIJ:
     train, validation, _ = trial.splits
-    return FairIJ(trial.model, verbose=False, **settings).fit(
+    given = {"selection": "lowest_gap"} | settings
+    return FairIJ(trial.model, verbose=False, **given).fit(
         train.X,
         train.y,
         X_val=validation.X,

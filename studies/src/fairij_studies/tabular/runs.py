@@ -14,6 +14,7 @@ from fairij import AccuracyBudget, adapt
 from fairij.baselines import Predictor, Recipe, make_baseline
 from fairij.datasets import Split, Splits
 from fairij.errors import InvalidInputError
+from fairij.method.selection import measures_of
 from fairij_studies.tabular.config import Effort, Table
 from fairij_studies.tabular.editing import (
     BUDGETS,
@@ -168,10 +169,9 @@ def _from_moves(
     editable, table = adapt(trial.model), fit.candidates_
     if fit.moves_ is None:
         raise InvalidInputError(f"The search of {form.label!r} must keep its moves, but has none.")
-    gap, accuracy = table["gap"].to_numpy(), table["accuracy"].to_numpy()
     edits = []
     for budget in budgets:
-        row = AccuracyBudget(budget).choose(gap, accuracy, before=float(accuracy[0]))
+        row = AccuracyBudget(budget).choose(measures_of(table))
         details = {name: float(table[name].iloc[row]) for name in ("scale", "damping")}
         model = editable.edited(editable.theta + torch.from_numpy(fit.moves_[row]))
         edits.append((budget, model, {"candidates": len(table), **details}))

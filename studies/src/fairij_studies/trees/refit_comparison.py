@@ -27,7 +27,7 @@ from torch import Tensor
 from fairij import ConjugateGradient, FairIJ, Grid, adapt
 from fairij.method.curvature import GGN
 from fairij.method.objective import Objective
-from fairij.method.selection import SelectionDefaults
+from fairij.method.selection import Measures, SelectionDefaults
 from fairij.models.constant import ConstantLinearization
 from fairij.models.losses import get_loss
 from fairij_studies.objectives import training_objective
@@ -44,10 +44,8 @@ DAMPING = 1e-2
 class OnlyEdit(SelectionDefaults):
     """Choose the only edit that was tried."""
 
-    def choose(
-        self, gap: NDArray[np.float64], performance: NDArray[np.float64], *, before: float
-    ) -> int:
-        return len(gap) - 1
+    def choose(self, candidates: Measures) -> int:
+        return len(candidates["gap"]) - 1
 
 
 def refit_records(

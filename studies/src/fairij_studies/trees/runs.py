@@ -16,7 +16,7 @@ from fairij import AccuracyBudget, FairIJ, LowestGap, Path, TargetGap, adapt
 from fairij.baselines import ERM, Predictor, make_baseline
 from fairij.datasets import Splits
 from fairij.errors import FairIJWarning
-from fairij.method.selection import Selection
+from fairij.method.selection import Selection, measures_of
 from fairij_studies.tabular.trial import CONSTRAINTS, PARTS, first_rows, measures
 from fairij_studies.trees.data import Places, load_splits, source, tuning_splits
 from fairij_studies.trees.expected import expected_rows
@@ -200,15 +200,15 @@ def _edits(
     if fair.moves_ is None:
         return [(fit.estimator_, _facts(fit, fit.chosen_)) for fit in (fair, *others)]
     editable, table = adapt(base.model), fair.candidates_
-    gap, accuracy = table["gap"].to_numpy(), table["accuracy"].to_numpy()
-    rows = [rule.choose(gap, accuracy, before=float(accuracy[0])) for rule in rules]
+    rows = [rule.choose(measures_of(table)) for rule in rules]
     moves = torch.from_numpy(fair.moves_)
     return [(editable.edited(editable.theta + moves[row]), _facts(fair, row)) for row in rows]
 
 
 def edit(base: Fitted, constraint: str, **settings: Any) -> FairIJ:
     train, validation, _ = base.splits
-    return FairIJ(base.model, verbose=False, **({"constraints": constraint} | settings)).fit(
+    given = {"constraints": constraint, "selection": "lowest_gap"} | settings
+    return FairIJ(base.model, verbose=False, **given).fit(
         train.X,
         train.y,
         X_val=validation.X,

@@ -1,0 +1,92 @@
+"""How sure a measured gap is: its standard error, and whether it can be told from zero.
+
+Both follow from the same counts (in regression: means) as the gap itself, and from the sizes of
+the groups. A group of forty rows makes a gap uncertain, however many rows the others have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from fairij.fairness.rates import Gap, group_means, ratio_of
+
+Array = NDArray[np.float64]
+
+
+def of_counts(gap: Gap, counts: Array) -> dict[str, Array]:
+    """``gap_error`` and ``gap_p`` of tables of counts ``(..., G, C, C)``; see `_told`."""
+    rates = [rate.of_groups(counts) for rate in gap.rates]  # (..., G, K) each
+    sizes = [np.broadcast_to(rate.rows(counts), rate.of_groups(counts).shape) for rate in gap.rates]
+    values, size = (np.concatenate(parts, -1) for parts in (rates, sizes))
+    # two more successes and failures (Agresti and Coull), as a rate of 0 or 1 is not sure either
+    smooth = (values * size + 2) / (size + 4)
+    return _told(gap, values, smooth * (1 - smooth) / (size + 4), size)
+
+
+def of_means(gap: Gap, predicted: Array, y: Array, groups: Any) -> dict[str, Array]:
+    """The same in regression, of predictions ``(..., N)``."""
+    means, variances = [], []
+    for rate in gap.rates:
+        values = rate.values(predicted, y)
+        mean = group_means(values, groups)
+        spread = group_means((values - mean[..., groups.codes]) ** 2, groups)
+        means.append(mean[..., None])
+        variances.append((spread / np.maximum(groups.sizes - 1, 1))[..., None])
+    values = np.concatenate(means, -1)
+    size = np.broadcast_to(groups.sizes[:, None], values.shape)
+    return _told(gap, values, np.concatenate(variances, -1), size, is_share=False)
+
+
+def _told(
+    gap: Gap, values: Array, variance: Array, size: Array, *, is_share: bool = True
+) -> dict[str, Array]:
+    """Standard error and p-value of a gap of rates ``(..., G, P)`` of P comparisons.
+
+    ``gap_error``: of the highest rate minus the lowest, folded as the gap is. ``gap_p``: how
+    likely differences as clear as the clearest one would be, if no two groups differed at all: of
+    every pair of groups and every rate, times their number (Bonferroni).
+    """
+    size = np.where(np.isnan(values), 0.0, size)  # groups without rows take no part
+    compared = values.shape[-2] * (values.shape[-2] - 1) // 2 * values.shape[-1]
+    chance = 2 * ndtr(-_clearest(values, variance, size, is_share=is_share))
+    error = _error(gap, values, variance, size)
+    return {"gap_error": error, "gap_p": np.minimum(chance * compared, 1)}
+
+
+def _error(gap: Gap, values: Array, variance: Array, size: Array) -> Array:
+    """The standard error of the gap: the highest and the lowest rate are those of other rows."""
+    high = np.where(size > 0, values, -np.inf).argmax(-2)[..., None, :]
+    low = np.where(size > 0, values, np.inf).argmin(-2)[..., None, :]
+
+    def at(place: NDArray[np.intp], of_group: Array) -> Array:
+        found: Array = np.take_along_axis(of_group, place, -2)[..., 0, :]
+        return found
+
+    each = np.sqrt(at(high, variance) + at(low, variance))  # (..., P)
+    if gap.fold == "worst_case":
+        apart = np.nan_to_num(at(high, values) - at(low, values), nan=-1.0)
+        widest = apart.argmax(-1)[..., None]
+        return np.asarray(np.take_along_axis(each, widest, -1)[..., 0])
+    together = np.sqrt((each**2).sum(-1))
+    return together / (each.shape[-1] if gap.fold == "mean" else 1)
+
+
+def _clearest(values: Array, variance: Array, size: Array, *, is_share: bool) -> Array:
+    """The largest difference of two groups in standard errors, ``(...)``."""
+    first, second = np.triu_indices(values.shape[-2], 1)
+
+    def of(of_group: Array) -> tuple[Array, Array]:
+        return of_group[..., first, :], of_group[..., second, :]
+
+    (a, b), (rows, others) = of(np.nan_to_num(values)), of(size)
+    if is_share:  # if the groups do not differ, they share one rate
+        shared = ratio_of(a * rows + b * others, rows + others, empty=np.nan)
+        spread = shared * (1 - shared) * ratio_of(rows + others, rows * others, empty=np.nan)
+    else:
+        spread = np.add(*of(variance))
+    apart = ratio_of(np.abs(a - b), np.sqrt(spread), empty=0.0)
+    return np.asarray(np.where(rows * others > 0, apart, 0.0).max((-2, -1), initial=0.0))

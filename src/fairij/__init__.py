@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.data.sources import ArraySource, LoaderSource
     from fairij.fairness import CONSTRAINTS, Audit, Constraint, audit
     from fairij.method.curvature import CURVATURES
+    from fairij.method.search.constrained import Constrained
     from fairij.method.search.dropping import AllPositive, Grid, Sequential
     from fairij.method.search.reweighting import Path, Reweight
     from fairij.method.selection import AccuracyBudget, Budget, LowestGap, TargetGap, pareto_front
@@ -41,7 +42,7 @@ _NAMES = {
     "fairness": "CONSTRAINTS Audit Constraint audit",
     "method.curvature": "CURVATURES",
     "models.losses": "LOSSES",
-    "method.search": "AllPositive Grid Path Reweight Sequential",
+    "method.search": "AllPositive Constrained Grid Path Reweight Sequential",
     "method.selection": "AccuracyBudget Budget LowestGap TargetGap pareto_front",
     "mitigator": "FairIJ",
     "models": "Editable adapt",
@@ -55,11 +56,12 @@ _ROOMS = {"baselines", "datasets", "errors", "fairness", "language", "models", "
 
 __all__ = [
     "CONSTRAINTS", "CURVATURES", "LOSSES", "SOLVERS", "AccuracyBudget", "AllPositive",
-    "ArraySource", "ArrowSource", "Audit", "Budget", "ConjugateGradient", "Constraint", "Edit",
-    "Editable", "Exact", "FairIJ", "Grid", "Identity", "LoaderSource", "LowestGap", "Neumann",
-    "Path", "PrintedWoodFisher", "Reweight", "Sequential", "Shard", "SharedConjugateGradient",
-    "TargetGap", "Woodbury", "__version__", "adapt", "audit", "baselines", "datasets", "errors",
-    "fairness", "language", "models", "pareto_front", "report", "solvers", "stream_influence",
+    "ArraySource", "ArrowSource", "Audit", "Budget", "ConjugateGradient", "Constrained",
+    "Constraint", "Edit", "Editable", "Exact", "FairIJ", "Grid", "Identity", "LoaderSource",
+    "LowestGap", "Neumann", "Path", "PrintedWoodFisher", "Reweight", "Sequential", "Shard",
+    "SharedConjugateGradient", "TargetGap", "Woodbury", "__version__", "adapt", "audit",
+    "baselines", "datasets", "errors", "fairness", "language", "models", "pareto_front", "report",
+    "solvers", "stream_influence",
 ]  # fmt: skip
 
 

@@ -57,7 +57,7 @@ class FairIJ(EditingEstimator):
         Which second derivative of the training loss to use.
     search : str or Search, default="grid"
         Which edits to try. "grid" (k by scale), "all_positive" and "sequential" drop rows;
-        "reweight" lowers the weights of harmful rows; "path" moves in many small steps.
+        "reweight" lowers the weights of harmful rows; "path" and "constrained" go in small steps.
     selection : str or Selection, default="budget"
         Which edit to take: the smallest gap that costs little (`Budget`), or "lowest_gap".
     drop : {"fairness", "loss_aware"}, default="fairness"
@@ -113,7 +113,7 @@ class FairIJ(EditingEstimator):
     candidates_, chosen_ : DataFrame, int
         All edits that were tried, and the row of the one that was taken.
     moves_ : ndarray of shape (R, D) or None
-        The parameter change of each candidate ("reweight" and "path" only).
+        The parameter change of each candidate, for searches that drop no rows.
     before_, after_, holdout_before_, holdout_after_ : Audit
         Metrics on the rows that the choice was made on (so they are optimistic), and, with
         ``holdout_fraction``, on held-out rows (else None).
@@ -163,9 +163,9 @@ class FairIJ(EditingEstimator):
     ) -> FairIJ:
         """Score the training rows, try edits, keep the chosen one.
 
-        Give the model's training rows, and validation rows with groups; or only training rows with
-        ``sensitive_features``, to split a share off. A `fairij.data.sources.Source` of rows may
-        name columns for labels, weights and groups. The model was fitted with ``sample_weight``.
+        Give training rows, and validation rows with groups (groups of training rows then also help
+        to find the edit); or only training rows with ``sensitive_features``, to split a share off.
+        A `Source` may name columns of labels, weights, groups. ``sample_weight``: as fitted with.
         """
         run = run_for(X, X_val, checkpoint=self.checkpoint)
         given = (X, y, sample_weight, sensitive_features), (X_val, y_val, sensitive_features_val)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from biased import L2, fitted, problem
-from fairij import FairIJ, Grid
+from fairij import Constrained, FairIJ, Grid
 
 SCRIPT = Path(__file__).parent / "two_processes.py"
 Met = list[dict[str, Any]]
@@ -73,6 +73,24 @@ def test_two_processes_give_what_one_gives(met: Met) -> None:
     np.testing.assert_allclose(two["influence"], one.influence_, rtol=1e-6, atol=1e-12)
     np.testing.assert_allclose(two["delta"], one.edit_.delta, rtol=1e-5, atol=1e-9)
     assert two["dropped"] == one.dropped_.tolist()
+
+
+def test_two_processes_follow_the_same_path(met: Met) -> None:
+    assert met[0]["constrained"][0] == "well", met[0]["constrained"]
+    assert met[0]["constrained"] == met[1]["constrained"]
+    data = problem()
+    one = FairIJ(
+        fitted(dtype=torch.float64), verbose=False, weight_decay=L2, search=Constrained(steps=3)
+    )
+    data.fit(
+        one,
+        X=data.X.astype(float),
+        X_val=data.X_val.astype(float),
+        sensitive_features=data.sex,
+    )
+    delta = met[0]["constrained"][1]["delta"]
+    assert one.edit_.delta.norm() > 0
+    np.testing.assert_allclose(delta, one.edit_.delta, rtol=1e-4, atol=1e-7)
 
 
 def test_a_checkpoint_of_two_processes(met: Met) -> None:

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import fairij.mitigator
 import fairij.scale.run
 from biased import L2, fair, fitted, problem
-from fairij import FairIJ, Grid, Shard, stream_influence
+from fairij import Constrained, FairIJ, Grid, Shard, stream_influence
 from fairij.errors import InvalidInputError
 from fairij.method import engine, preparation
 from fairij.models.torch.linearization import TorchLinearization
@@ -68,6 +68,22 @@ def agrees() -> dict[str, Any]:
         Shard.of(D.X.astype(float)),
         Y,
         sample_weight=own(np.linspace(1, 2, len(D.y))),
+        X_val=Shard(own(D.X_val.astype(float))),
+        y_val=own(D.y_val),
+        sensitive_features_val=own(D.sex_val),
+    )
+    return results(model)
+
+
+def constrained() -> dict[str, Any]:
+    """Groups of the training rows are known too."""
+    model = FairIJ(
+        fitted(dtype=torch.float64), verbose=False, weight_decay=L2, search=Constrained(steps=3)
+    )
+    model.fit(
+        Shard.of(D.X.astype(float)),
+        Y,
+        sensitive_features=own(D.sex),
         X_val=Shard(own(D.X_val.astype(float))),
         y_val=own(D.y_val),
         sensitive_features_val=own(D.sex_val),
@@ -124,6 +140,7 @@ def scored() -> dict[str, Any]:
 
 CASES: dict[str, Callable[[], Any]] = {
     "agrees": agrees,
+    "constrained": constrained,
     "checkpointed": checkpointed,
     "scored": scored,
     "too few labels": lambda: stream_influence(D.fit(fair(**SMALL)), Shard(X), Y[: 120 - RANK]),

@@ -174,6 +174,7 @@ class Data:
     y_as_given: Any  # for the fingerprint of the data
     rows: NDArray[np.int64] | None = None  # which of the given rows are for training; None: all
     notices: tuple[Notice, ...] = ()
+    train_groups: Groups | None = None  # of the training rows, if they are known too
 
 
 def data_of(
@@ -211,7 +212,23 @@ def data_of(
     truth, truth_val = vector("y", y, rows), vector("y_val", y_val, rows_val)
     with speaking_of("sensitive_features_val", instead_of="sensitive_features"):
         encoded = encode_groups(groups_val, expected_rows=rows_val)
-    return Data(X, truth, _weights(weight, rows), X_val, truth_val, encoded, truth, y)
+    known = None if groups is None else _known_groups(groups, rows, encoded.names)
+    return Data(
+        X, truth, _weights(weight, rows), X_val, truth_val, encoded, truth, y, train_groups=known
+    )
+
+
+def _known_groups(values: Any, rows: int, names: tuple[str, ...]) -> Groups:
+    """The groups of the training rows, with the codes of the validation rows' groups."""
+    groups = encode_groups(values, expected_rows=rows)
+    unknown = [name for name in groups.names if name not in names]
+    if unknown:
+        raise InvalidInputError(
+            "`sensitive_features` must name groups that the validation rows have too, "
+            f"{', '.join(map(repr, names))}; got also {', '.join(map(repr, unknown))}. Add "
+            "validation rows of them, merge groups, or leave `sensitive_features` out."
+        )
+    return groups.coded_as(names)
 
 
 def _weights(values: Any, rows: int) -> Tensor | None:

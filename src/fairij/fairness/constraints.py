@@ -6,7 +6,7 @@ rates, a `Constraint`, or a differentiable function of ``(outputs, y, groups)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from fairij.fairness.uncertainty import of_counts, of_means
 Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
 Uncertainty = dict[str, NDArray[np.float64]]
 Graded = tuple[float, Tensor]  # a smooth gap and its gradient dM/dz
+Signed = tuple[float, float, Tensor]  # a smooth gap, the hard one, and the gradient of the first
 SMALL_CELL = 30  # rows
 
 
@@ -64,6 +65,8 @@ class Constraint:
         Whether the gap is zero for all groups if and only if it is zero for every pair.
     parts : callable, default=None
         Like ``surrogate``, but returns the gaps that it sums, ``(P,)``, to close them together.
+    signed : callable, default=None
+        Like ``parts``, but returns differences that have a sign. The gap is zero where all are.
     uncertainty : callable, default=None
         Takes what ``metric`` takes. Returns ``gap_error``, the gap's standard error, and ``gap_p``,
         the chance of such differences if there is no gap. None: nothing is known of either.
@@ -77,6 +80,7 @@ class Constraint:
     takes_outputs: bool = field(default=False, kw_only=True)
     pairwise: bool = field(default=False, kw_only=True)
     parts: Surrogate | None = field(default=None, kw_only=True)
+    signed: Surrogate | None = field(default=None, kw_only=True)
     uncertainty: Callable[..., Uncertainty] | None = field(default=None, kw_only=True)
 
     @classmethod
@@ -90,6 +94,7 @@ class Constraint:
             rates=gap.rates,
             pairwise=True,
             parts=partial(smooth_parts, gap) if gap.balanced else None,
+            signed=partial(signed_parts, gap),
             uncertainty=partial(of_counts if gap.is_classification else of_means, gap),
         )
 
@@ -118,14 +123,42 @@ class Constraint:
         codes = torch.as_tensor(groups.codes, device=z.device)
         with torch.enable_grad():
             seen = z if self.takes_outputs else loss.scores(z, temperature)
-            if hard and loss.is_classification and not self.takes_outputs:
-                predicted = loss.predict(z)
-                if seen.ndim == 2:
-                    predicted = torch.nn.functional.one_hot(predicted, seen.shape[1])
-                seen = seen + (predicted.to(seen) - seen).detach()
+            if hard and self._is_thresholded(loss):
+                seen = seen + (self._hard(seen, z, loss) - seen).detach()
             data = (seen, y, codes)
             values = [self.surrogate(*data)] if self.parts is None else list(self.parts(*data))
             return [(float(self._scalar(value)), self._gradient(value, z)) for value in values]
+
+    def signed_gradients(
+        self, z: Tensor, y: Tensor, groups: Groups, loss: ScoringLoss, temperature: float
+    ) -> list[Signed]:
+        """Differences with a sign: each smooth, hard, and with the gradient of the smooth one.
+
+        Of a constraint that has none, its parts, which are gaps or values to be made small.
+        """
+        z = z.detach().clone().requires_grad_()
+        codes = torch.as_tensor(groups.codes, device=z.device)
+        take = self.signed or self.parts or (lambda *data: self.surrogate(*data)[None])
+        with torch.enable_grad():
+            seen = z if self.takes_outputs else loss.scores(z, temperature)
+            smooth = list(take(seen, y, codes))
+            hard = list(take(self._hard(seen, z, loss).detach(), y, codes))
+            return [
+                (float(self._scalar(soft)), float(self._scalar(value)), self._gradient(soft, z))
+                for soft, value in zip(smooth, hard, strict=True)
+            ]
+
+    def _is_thresholded(self, loss: ScoringLoss) -> bool:
+        return loss.is_classification and not self.takes_outputs
+
+    def _hard(self, seen: Tensor, z: Tensor, loss: ScoringLoss) -> Tensor:
+        """Thresholded predictions in the shape of the scores; what was seen if there are none."""
+        if not self._is_thresholded(loss):
+            return seen
+        predicted = loss.predict(z)
+        if seen.ndim == 2:
+            predicted = torch.nn.functional.one_hot(predicted, seen.shape[1])
+        return predicted.to(seen)
 
     def group_gradients(
         self, z: Tensor, y: Tensor, groups: Groups, loss: ScoringLoss, temperature: float
@@ -193,16 +226,29 @@ def smooth_gap(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
 
 def smooth_parts(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
     """``max_g E[score | g] - min_g E[score | g]`` of each rate and each class, ``(P,)``."""
-    found = []
+    return torch.cat([_differences(*part) for part in _compared(gap, scores, y, groups)])
+
+
+def signed_parts(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
+    """``E[score | g] - E[score | h]`` of each rate and each class, for the largest group h, (P,).
+
+    Unlike `smooth_parts` these have a sign, so they are smooth where they are zero.
+    """
+    return torch.cat([_from_largest(*part) for part in _compared(gap, scores, y, groups)])
+
+
+def _compared(
+    gap: Gap, scores: Tensor, y: Tensor, groups: Tensor
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """What the rates are means of, ``(n, K)``, with the groups of those rows."""
     for rate in gap.rates:
         columns = _columns(rate, scores, y)
         if rate.given == "any label":
-            found.append(_differences(columns, groups))
+            yield columns, groups
             continue
         for column, label in enumerate([1] if scores.ndim == 1 else range(columns.shape[1])):
             rows = (y == label) == (rate.given == "the class")
-            found.append(_differences(columns[rows, column : column + 1], groups[rows]))
-    return torch.cat(found)
+            yield columns[rows, column : column + 1], groups[rows]
 
 
 def _columns(rate: Rate, scores: Tensor, y: Tensor) -> Tensor:
@@ -221,10 +267,26 @@ def _differences(columns: Tensor, groups: Tensor) -> Tensor:
     """``max_g - min_g`` of each column's mean, over the groups that occur; 0 without rows."""
     if len(groups) == 0:
         return columns.sum(0)  # zeros that stay in the graph
+    means, _ = _means(columns, groups)
+    return means.max(0).values - means.min(0).values
+
+
+def _from_largest(columns: Tensor, groups: Tensor) -> Tensor:
+    """Each column's mean in each group that occurs, less that in the largest one."""
+    if len(groups) == 0:
+        return columns.sum(0)
+    means, sizes = _means(columns, groups)
+    largest = int(sizes.argmax())
+    others = [code for code in range(len(sizes)) if code != largest]
+    return (means[others] - means[largest]).flatten()
+
+
+def _means(columns: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean of each column in each group that occurs, ``(G, K)``, and the groups' sizes."""
     present, codes = torch.unique(groups, return_inverse=True)
     sums = columns.new_zeros(len(present), columns.shape[1]).index_add(0, codes, columns)
-    means = sums / torch.bincount(codes, minlength=len(present))[:, None]
-    return means.max(0).values - means.min(0).values
+    sizes = torch.bincount(codes, minlength=len(present))
+    return sums / sizes[:, None], sizes
 
 
 CONSTRAINTS: dict[str, Constraint] = {name: Constraint.of(gap) for name, gap in GAPS.items()}

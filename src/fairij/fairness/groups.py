@@ -141,6 +141,16 @@ class Groups:
         """The groups of some rows; codes and names stay the same."""
         return Groups(self.codes[index], self.names, self.absent)
 
+    def followed_by(self, others: Groups) -> Groups:
+        """These rows and then others, whose groups have the same names."""
+        return Groups(np.concatenate([self.codes, others.codes]), self.names, self.absent)
+
+    def coded_as(self, names: tuple[str, ...]) -> Groups:
+        """The same rows with the codes of ``names``, which must have every group that occurs."""
+        places = {name: code for code, name in enumerate(names)}
+        codes = np.array([places[name] for name in self.names], dtype=np.int64)
+        return Groups(codes[self.codes], names)
+
 
 def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) -> Groups:
     """Number the groups that occur, in sorted order; of several columns, each distinct row."""

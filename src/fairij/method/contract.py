@@ -15,7 +15,7 @@ from fairij.method.curvature import GGN, dense
 from fairij.method.influence import influence, most_harmful
 from fairij.method.objective import Objective, normalised_weights
 from fairij.method.preparation import get_search, get_selection, get_solver
-from fairij.method.search.base import Search, SearchContext
+from fairij.method.search.base import Search, SearchContext, SignedGaps
 from fairij.method.selection import Selection
 from fairij.models.constant import ConstantLinearization, FeatureJacobian
 from fairij.models.losses import LOSSES
@@ -129,9 +129,22 @@ def _context() -> SearchContext:
         value = sign * (group @ objective.model.moved(move).outputs)
         return value[None], sign * gradient[:, None]
 
+    def signed_at(there: Objective, move: Tensor) -> SignedGaps:
+        value, pulled = gaps_at(move)
+        return SignedGaps(value, value, True, lambda: pulled)
+
     order, _ = most_harmful(scored.scores)
     return SearchContext(
-        objective, inverse, order, scored, sign * gradient, abs(gap), gaps_at, lambda _: inverse
+        objective,
+        inverse,
+        order,
+        scored,
+        sign * gradient,
+        abs(gap),
+        gaps_at,
+        lambda _: inverse,
+        signed_at,
+        lambda there, damping, *_: Exact().prepare(GGN(there), damping),
     )
 
 

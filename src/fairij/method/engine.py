@@ -18,6 +18,7 @@ from fairij.fairness.optimism import MOST_ROWS, Patterns
 from fairij.method.candidates import Judge, Move, judged_candidates, pooled_table
 from fairij.method.chooser import Chooser, trial_at
 from fairij.method.curvature import largest_eigenvalue, make_curvature
+from fairij.method.fairness_rows import FairnessRows, GroupedRows
 from fairij.method.influence import (
     Influence,
     balanced_influence,
@@ -30,9 +31,9 @@ from fairij.method.objective import Objective, normalised_weights
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.results import diagnose, drift_notices, scale_notices, unsolved_notices
 from fairij.method.run import Progress, timed
-from fairij.method.search.base import SearchContext
+from fairij.method.search.base import SearchContext, SignedGaps
 from fairij.method.selection import measures_of, pareto_front
-from fairij.method.types import GroupedRows, Outcome, Ranking, Target, Trial, folds, pools
+from fairij.method.types import Outcome, Ranking, Target, Trial, folds, pools
 from fairij.models.base import Editable
 from fairij.solvers.base import Inverse, Solution, energy_error
 
@@ -47,6 +48,7 @@ class Engine:
     ) -> None:
         self.editable, self.settings, self.progress = editable, settings, progress
         self.objective, self.validation = prepared.objective, prepared.validation
+        self.training = prepared.training
         self.loss = prepared.labels.loss
         self.n_classes = len(prepared.labels.classes)
         self.curvature = make_curvature(settings.curvature, self.objective)
@@ -83,14 +85,15 @@ class Engine:
         return outcome
 
     def target(self, rows: GroupedRows) -> Target:
-        """The surrogate on these validation rows, and its gradient."""
-        s, o = self.settings, self.objective
+        """The surrogate on these validation rows and known training rows, and its gradient."""
+        s, o, on = self.settings, self.objective, FairnessRows(rows, self.training)
         with self._timed("gradient"):
             model = rows.model or self.editable.linearize(rows.X, keep=False)
+            slopes = on.slopes(model)
             parts = s.constraint.group_gradients(
-                model.outputs, rows.y, rows.groups, self.loss, s.temperature
+                slopes.outputs, on.y, on.groups, self.loss, s.temperature
             )
-            gradients = torch.stack([model.vjp(weights) for _, weights in parts], 1)
+            gradients = torch.stack([slopes.vjp(weights) for _, weights in parts], 1)
             gaps = torch.tensor([value for value, _ in parts], dtype=torch.float64)
             if not bool(torch.isfinite(gaps).all() and torch.isfinite(gradients).all()):
                 raise InvalidInputError(
@@ -103,7 +106,7 @@ class Engine:
                 mean = normalised_weights(None, len(rows.y), o.theta)
                 on_loss = Objective(model, rows.y, self.loss, mean, o.theta, 0 * o.l2)
                 loss_gradient = on_loss.gradient
-        return Target(rows, gaps, gradients, loss_gradient)
+        return Target(on, gaps, gradients, loss_gradient)
 
     def rank(self, target: Target, inverse: Inverse) -> Ranking:
         """Score every training row; those that may be dropped, in order."""
@@ -128,13 +131,14 @@ class Engine:
         if len(ranking.weights) == 1:
             return ranking.influence
         s, rows = self.settings, ranking.target.rows
+        seen = rows.validation
         with self._timed("influence"):
-            model = rows.model or self.editable.linearize(rows.X, keep=False)
+            slopes = rows.slopes(seen.model or self.editable.linearize(seen.X, keep=False))
             parts = s.constraint.part_gradients(
-                model.outputs, rows.y, rows.groups, self.loss, s.temperature
+                slopes.outputs, rows.y, rows.groups, self.loss, s.temperature
             )
             slope = torch.stack([weights for _, weights in parts]).sum(0)
-            found = influence(self.objective, inverse, model.vjp(slope))
+            found = influence(self.objective, inverse, slopes.vjp(slope))
             check_finite(found.scores)
         return found
 
@@ -172,17 +176,20 @@ class Engine:
     def _trial(self, inverse: Inverse, targets: list[Target], judges: list[Judge]) -> Trial:
         rankings = [self.rank(target, inverse) for target in targets]
         shared = min(len(ranking.order) for ranking in rankings)  # what every fold can drop
+        contexts = [self._context(inverse, ranking, shared) for ranking in rankings]
         with self._timed("candidates"):
             found = [
                 judged_candidates(
                     self.settings.search,
-                    self._context(inverse, ranking, shared),
+                    context,
                     judge,
                     self.progress,
                     keep=len(rankings) == 1,  # of several folds, no edit is taken
                 )
-                for ranking, judge in zip(rankings, judges, strict=True)
+                for context, judge in zip(contexts, judges, strict=True)
             ]
+        said = [notice for context in contexts for notice in context.notices]
+        self.notices += [notice for notice in dict.fromkeys(said) if notice not in self.notices]
         table = pooled_table(found, judges[0])
         return Trial(inverse, rankings, table, found[0].moves, found[0].estimated)
 
@@ -204,14 +211,45 @@ class Engine:
             float(weights.to(target.gaps) @ target.gaps),
             self._gaps_at(target.rows),
             inverse_at,
+            self._signed_at(target.rows),
+            self._inverse_of,
         )
 
-    def _gaps_at(self, rows: GroupedRows) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    def _inverse_of(
+        self, there: Objective, damping: float, products: int, last: Inverse | None
+    ) -> Inverse:
+        curvature = make_curvature(self.settings.curvature, there)
+        near = None if last is None else last.near(curvature, damping)
+        solver = self.settings.solver.stopped_after(products)
+        return near or solver.prepare(curvature, damping)
+
+    def _signed_at(self, rows: FairnessRows) -> Callable[[Objective, Tensor], SignedGaps]:
         s = self.settings
-        fitted = cache(lambda: self.editable.linearize(rows.X, keep=False))  # once, if asked for
+        X = rows.validation.X
+        fitted = cache(lambda: self.editable.linearize(X))  # for several gradients each
+
+        def signed_at(objective: Objective, move: Tensor) -> SignedGaps:
+            there = rows.slopes(fitted().moved(move), objective.model)
+            parts = s.constraint.signed_gradients(
+                there.outputs, rows.y, rows.groups, self.loss, s.temperature
+            )
+            soft, hard, weights = zip(*parts, strict=True)
+            return SignedGaps(
+                torch.tensor(soft, dtype=torch.float64),
+                torch.tensor(hard, dtype=torch.float64),
+                s.constraint.signed is not None,
+                lambda: torch.stack([there.vjp(some) for some in weights], 1),
+            )
+
+        return signed_at
+
+    def _gaps_at(self, rows: FairnessRows) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        s = self.settings
+        X = rows.validation.X
+        fitted = cache(lambda: self.editable.linearize(X, keep=False))  # once, if asked for
 
         def gaps_at(move: Tensor) -> tuple[Tensor, Tensor]:
-            there = fitted().moved(move)
+            there = rows.slopes_moved(fitted(), move)
             parts = s.constraint.part_gradients(
                 there.outputs, rows.y, rows.groups, self.loss, s.temperature, hard=True
             )

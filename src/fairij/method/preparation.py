@@ -27,6 +27,7 @@ from fairij.data.rows import speaking_of
 from fairij.errors import InvalidInputError, Notice
 from fairij.fairness.constraints import Constraint, check_sizes, get_constraint
 from fairij.method.curvature import CURVATURES
+from fairij.method.fairness_rows import GroupedRows
 from fairij.method.objective import Objective, normalised_weights
 from fairij.method.search import SEARCHES
 from fairij.method.search.base import Search, SearchDefaults
@@ -37,7 +38,6 @@ from fairij.method.selection import (
     Selection,
     SelectionDefaults,
 )
-from fairij.method.types import GroupedRows
 from fairij.models.base import HELD_BACK, Editable, Held
 from fairij.models.doubts import check_are_logits, doubts
 from fairij.models.labels import Labels, check_runs, encode_labels, known_classes
@@ -149,6 +149,7 @@ class Prepared:
     labels: Labels
     objective: Objective
     validation: GroupedRows
+    training: GroupedRows | None  # if groups of training rows are known
     held: GroupedRows | None  # validation rows that the engine must not see
     caveats: tuple[str, ...]  # what the edit does not keep, or cannot know
     notices: list[Notice]
@@ -193,7 +194,10 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
     check_measures(settings.selection, labels.loss)
     compared = (settings.constraint, validation.y.cpu().numpy(), labels.classes, validation.groups)
     notices += check_sizes(*compared, settings.selection.target)
-    return Prepared(labels, objective, validation, held, caveats, notices)
+    training = None
+    if data.train_groups is not None:
+        training = GroupedRows(data.X, labels.train, data.train_groups, model)
+    return Prepared(labels, objective, validation, training, held, caveats, notices)
 
 
 def check_measures(rule: Selection, loss: Loss) -> None:

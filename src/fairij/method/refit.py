@@ -27,10 +27,11 @@ from fairij.data.row_vectors import blocks
 from fairij.errors import InvalidInputError
 from fairij.method.candidates import Judge
 from fairij.method.curvature import GGN
+from fairij.method.fairness_rows import GroupedRows
 from fairij.method.influence import most_harmful, nested_gradients
 from fairij.method.objective import Objective
 from fairij.method.preparation import Prepared, Settings
-from fairij.method.types import GroupedRows, Outcome
+from fairij.method.types import Outcome
 from fairij.models.base import Editable
 from fairij.solvers.base import Inverse, Solver
 from fairij.solvers.conjugate_gradient import ConjugateGradient

@@ -17,10 +17,11 @@ from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.optimism import Choice
 from fairij.method.counts import columns_of
 from fairij.method.curvature import Curvature
+from fairij.method.fairness_rows import GroupedRows
 from fairij.method.objective import Objective
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.run import timed
-from fairij.method.types import GroupedRows, Outcome, Ranking
+from fairij.method.types import Outcome, Ranking
 from fairij.models.base import Editable
 from fairij.models.labels import Labels, class_words, positive_label
 from fairij.solvers.base import Inverse
@@ -144,7 +145,7 @@ def diagnose(
     """What was solved and how well; the surrogate before, as predicted, and after."""
     target, found = ranking.target, ranking.influence
     rows, before = target.rows, target.value
-    z = editable.outputs(rows.X, objective.theta + delta)
+    z = rows.outputs(editable, objective.theta + delta)
     parts = settings.constraint.group_gradients(
         z, rows.y, rows.groups, objective.loss, settings.temperature
     )

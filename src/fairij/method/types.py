@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairij.data.rows import part_of
 from fairij.errors import Notice
-from fairij.fairness.groups import Groups
 from fairij.fairness.optimism import Patterns
 from fairij.method.candidates import Move
+from fairij.method.fairness_rows import FairnessRows, GroupedRows
 from fairij.method.influence import Influence
-from fairij.models.base import Linearization
 from fairij.models.losses import Loss
 from fairij.solvers.base import Inverse
 
@@ -28,24 +25,10 @@ FOLDS = 5  # of a cross-fit
 
 
 @dataclass(frozen=True)
-class GroupedRows:
-    """Rows that carry a group: features as the user holds them, labels as a tensor."""
-
-    X: Any
-    y: Tensor
-    groups: Groups
-    model: Linearization | None = None  # on these rows, if it was made already
-
-    def take(self, index: NDArray[np.int64]) -> GroupedRows:
-        y, groups = self.y[torch.as_tensor(index)], self.groups.take(index)
-        return GroupedRows(part_of(self.X, index), y, groups)
-
-
-@dataclass(frozen=True)
 class Target:
-    """The surrogate ``M`` on some validation rows, and its gradient."""
+    """The surrogate ``M`` on some rows with groups, and its gradient."""
 
-    rows: GroupedRows
+    rows: FairnessRows
     gaps: Tensor  # (P,) the parts of M
     gradients: Tensor  # (D, P)
     loss_gradient: Tensor | None  # of the validation loss, if it is asked for

@@ -91,9 +91,11 @@ def _facts(
     given = {name: value for name, value in asked.items() if name not in NOT_FACTS}
     chosen = {name: getattr(settings, name) for name in CHOSEN}
     weights = torch.ones(1) if data.weight is None else data.weight
+    known = torch.zeros(1) if data.train_groups is None else torch.tensor(data.train_groups.codes)
     return facts_of(model, given | chosen | {"constraints": settings.constraint.name}) | {
         "training rows": data_fingerprint(data.X, data.y, every_row=every_row)[:16],
         "sample weights": tensor_fingerprint(weights),
         "validation rows": data_fingerprint(data.X_val, data.y_val, every_row=every_row)[:16],
         "groups": tensor_fingerprint(torch.as_tensor(data.groups.codes)),
+        "training groups": tensor_fingerprint(known),
     }

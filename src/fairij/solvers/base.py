@@ -64,6 +64,13 @@ class InverseDefaults(Protocol):
         """The inverse at another damping from work already done; None if there is no such way."""
         return None
 
+    def near(self, curvature: Curvature, damping: float) -> Inverse | None:
+        """The inverse of a curvature that is little different, guided by work already done.
+
+        None if there is no such way.
+        """
+        return None
+
 
 class Inverse(InverseDefaults, Protocol):
     """``(H + damping I)^-1``, or an approximation of it."""
@@ -83,6 +90,13 @@ class SolverDefaults(Protocol):
     def unshared(self) -> Any:
         """The same settings for a curvature that is met only once."""
         return self
+
+    def stopped_after(self, steps: int) -> Any:
+        """The same settings for a curvature that is met only once, and solved with loosely.
+
+        A solver that goes step by step returns what it has after so many; others, themselves.
+        """
+        return self.unshared
 
     def seeded(self, seed: int) -> Any:
         """The same settings with this seed; solvers without randomness return themselves."""

@@ -12,7 +12,7 @@ parameters scaled by it (Jacobi's preconditioner).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ from fairij.solvers.base import Solution, SolverDefaults, check_damping, columns
 from fairij.solvers.directions import Directions, Left
 from fairij.solvers.exact import not_positive_definite
 from fairij.solvers.guides import RowSpaceInverse, sampled
+from fairij.solvers.recycled import Recycled
 
 SMALLER = 8  # a sample is drawn if there are at least so many times as many rows
 GUIDED, GUIDE_STEPS = 0.2, 50  # tolerance and steps of a loose solve on the sample
@@ -76,6 +77,9 @@ class ConjugateGradient(SolverDefaults):
         guide = self._guide(curvature, damping)
         window = WINDOW if guide is None else SHORT_WINDOW
         return ConjugateInverse(self, curvature, damping, guide=guide, window=window)
+
+    def stopped_after(self, steps: int) -> ConjugateGradient:
+        return replace(self.unshared, max_steps=steps, on_failure="return")
 
     def _guide(self, curvature: Curvature, damping: float) -> Guide | None:
         """The inverse of a sample's curvature."""
@@ -132,6 +136,19 @@ class ConjugateInverse:
         guide = None if self._guide is None else self._guide.with_damping(damping)
         given = (self._settings, self._curvature, damping, shifted, guide, self._window)
         return ConjugateInverse(*given)
+
+    def near(self, curvature: Curvature, damping: float) -> ConjugateInverse:
+        """The inverse of a curvature nearby, guided by these directions and what guided them."""
+        older = self._guide if isinstance(self._guide, Recycled) else None
+        if self._guide is not None and older is None:
+            return self._settings.prepare(curvature, damping)  # a sample guides it
+        found = ConjugateInverse(
+            self._settings, curvature, check_damping(damping), window=SHORT_WINDOW
+        )
+        scale, (P, AP) = self.directions.scale, self.directions.used()
+        unlike = found.directions.scale**2
+        found._guide = Recycled.of(P * scale, AP / scale, older, self.directions.room, unlike)
+        return found
 
     def solve(self, b: Tensor, *, tolerance: float | None = None) -> Solution:
         tolerance = self._settings.tolerance if tolerance is None else tolerance
@@ -260,5 +277,5 @@ def is_same(left: Key, right: Key) -> bool:
     )
 
 
-Guide = ConjugateInverse | RowSpaceInverse  # of a sample's curvature
+Guide = ConjugateInverse | RowSpaceInverse | Recycled  # of a sample, or of solves nearby
 Key = tuple[tuple[str, Any], tuple[Tensor, ...]]

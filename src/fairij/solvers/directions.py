@@ -30,6 +30,11 @@ class Directions:
         self._AP = like.new_empty(0, len(like))
         self.count = 0  # ever made
 
+    @property
+    def room(self) -> int:
+        """How many of them may be kept."""
+        return self._capacity
+
     def used(self) -> tuple[Tensor, Tensor]:
         kept = min(self.count, self._capacity)
         return self._P[:kept], self._AP[:kept]

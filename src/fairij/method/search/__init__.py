@@ -12,6 +12,7 @@ NAMES = {
     "sequential": "dropping.Sequential",
     "reweight": "reweighting.Reweight",
     "path": "reweighting.Path",
+    "constrained": "constrained.Constrained",
 }
-_OTHERS = {"base": "Proposal Search SearchContext SearchDefaults"}
+_OTHERS = {"base": "Proposal Search SearchContext SearchDefaults SignedGaps"}
 __getattr__ = load_later(__name__, _OTHERS, SEARCHES=NAMES)

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import nan
 from typing import ClassVar, Protocol
 
 from torch import Tensor
 
+from fairij.errors import Notice
 from fairij.method.influence import Influence
 from fairij.method.objective import Objective
 from fairij.solvers.base import Inverse
+
+
+@dataclass(frozen=True)
+class SignedGaps:
+    """Differences between groups that have a sign, at some parameters."""
+
+    soft: Tensor  # (P,), of smooth scores
+    hard: Tensor  # (P,), of hard predictions
+    to_zero: bool  # whether zero is where they should be; else as low as they can be
+    pull: Callable[[], Tensor]  # makes the gradients
+
+    @cached_property
+    def gradients(self) -> Tensor:
+        """The gradients of the smooth ones, ``(D, P)``."""
+        return self.pull()
+
+    def wanted(self, first: Tensor, share: float) -> Tensor:
+        """What they should be once they are closed by this share of what they were at first."""
+        return first - share * (first if self.to_zero else first.abs())
 
 
 @dataclass(frozen=True)
@@ -27,6 +48,12 @@ class SearchContext:
     # a move (D,) -> the gaps of hard predictions there (P,), gradients of the soft gaps (D, P)
     gaps_at: Callable[[Tensor], tuple[Tensor, Tensor]]
     inverse_at: Callable[[Tensor], Inverse]  # a move (D,) -> the damped inverse there
+    # the objective at a move, and the move -> the gaps with a sign there
+    signed_at: Callable[[Objective, Tensor], SignedGaps]
+    # an objective, a damping, a number of products, the inverse nearby that was made before
+    # -> an inverse that stops after so many products
+    inverse_of: Callable[[Objective, float, int, Inverse | None], Inverse]
+    notices: list[Notice] = field(default_factory=list)  # what the search wants to be said
 
 
 @dataclass(frozen=True)

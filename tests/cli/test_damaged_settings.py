@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from damage import damaged
-from fairij.cli import app, mitigation
+from fairij.cli import app, mitigation, report_again  # noqa: F401 (before it is patched)
 from fairij.cli import folder as result_folder
 from fairij.cli.config import fits, read_toml
 

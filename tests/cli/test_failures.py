@@ -435,7 +435,10 @@ def test_settings_files_are_checked(run: Run, text: str, expected: str) -> None:
         (("--temperature", "-1"), "--temperature must be a number"),
         (("--constraint", "fairness"), "--constraint must be one of demographic_parity, "),
         (("--reuse", "maybe"), "--reuse must be one of reuse, split, cross_fit; got 'maybe'."),
-        (("--search", "paths"), "grid, all_positive, sequential, reweight, path; got 'paths'."),
+        (
+            ("--search", "paths"),
+            "grid, all_positive, sequential, reweight, path, constrained; got 'paths'.",
+        ),
         (("--search", "paths"), "Did you mean 'path'?"),
         (("--solver", "gauss"), "printed_woodfisher, identity; got 'gauss'."),
         (("--loss", "hinge"), "--loss must be one of auto, "),

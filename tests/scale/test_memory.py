@@ -96,7 +96,7 @@ def test_another_error_is_not_retried() -> None:
 
     with pytest.raises(RuntimeError, match="another matter"):
         StreamedEditable(adapt(Broken(4, 1), batch_size=240)).outputs(DATA.X)
-    assert calls == [240]
+    assert calls == [32]  # some rows are run first, to see whether outputs are random
 
 
 needs_files = pytest.mark.skipif(not row_vectors.CAN_MAP, reason="no such files on this system")

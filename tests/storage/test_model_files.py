@@ -218,7 +218,8 @@ def test_odd_names_and_values_of_parameters(tmp_path: Path, state: Any, said: st
     torch.save(state, tmp_path / "net.pt")
     opening = Opening(model_class=f"{tmp_path / 'net.py'}:Net")
     (tmp_path / "net.py").write_text(
-        "from torch import nn\ndef Net(): return nn.Sequential(nn.Linear(3, 1))\n"
+        "from torch import nn\nclass Net(nn.Sequential):\n"
+        "    def __init__(self): super().__init__(nn.Linear(3, 1))\n"
     )
     with pytest.raises(InvalidInputError) as caught:
         load_model(tmp_path / "net.pt", opening)

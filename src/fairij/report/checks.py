@@ -213,7 +213,9 @@ def _cost(fitted: FairIJ, shown: Comparison) -> Check:
     first, last = shown.before["balanced_accuracy"], shown.after["balanced_accuracy"]
     lost = [_level(before - after, 0.01, 0.05), _level(first - last, 0.02, 0.1)]
     text += f", the balanced accuracy from {measured(first)} to {measured(last)}."
-    auc = [float(fitted.candidates_["auc"].iloc[place]) for place in (0, fitted.chosen_)]
+    auc = [math.nan, math.nan]  # folders of version 0.1.0 have none
+    if "auc" in fitted.candidates_:
+        auc = [float(fitted.candidates_["auc"].iloc[place]) for place in (0, fitted.chosen_)]
     if math.isfinite(auc[0]):
         lost.append(_level(auc[0] - auc[1], 0.02, 0.05))
         text += (

@@ -206,9 +206,9 @@ def unsolved_notices(diagnostics: dict[str, Any]) -> list[Notice]:
     return [
         Notice(
             f"The solver {diagnostics['solver']!r} comes only roughly near the solution of the "
-            f"equations for the {worst}: its error in energy is {far[worst]:.2g} (0 is exact).{cause} "
-            "The edit is still judged by what it does on validation rows, but the order of the "
-            f"rows may be another one. Cures: {cure}."
+            f"equations for the {worst}: its error in energy is {far[worst]:.2g} (0 is exact)."
+            f"{cause} The edit is still judged by what it does on validation rows, but the order "
+            f"of the rows may be another one. Cures: {cure}."
         )
     ]
 

@@ -164,7 +164,7 @@ class ConjugateInverse:
         right = columns(b).to(P).T * self.directions.scale  # (K, D)
         shares = right @ P.T  # what stored directions already give
         x, residual = shares @ P, right - shares @ AP
-        left = Left(self.directions, right, shares, self._window)
+        left = Left(self.directions, right, shares, self._window, tolerance)
         steps = 0
         while True:
             error, next_up = left.measured(residual)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 ROUNDING = 4  # units in the last place of b that are no residual
 SUREST, UNSURE = 1 / 64, 4.0  # at least and at most what is to come, of a window's gains
-IDLE, PATIENCE = 1e-7, 6  # a share of the energy that is next to nothing, and steps that gain less
+IDLE, PATIENCE = 1e-3, 6  # of what is tolerated: next to nothing; steps in a row that gain less
 
 
 class Directions:
@@ -75,8 +75,16 @@ class Directions:
 class Left:
     """How much energy is left of each right-hand side, ``(K,)`` in float64."""
 
-    def __init__(self, directions: Directions, right: Tensor, shares: Tensor, window: int) -> None:
+    def __init__(
+        self,
+        directions: Directions,
+        right: Tensor,
+        shares: Tensor,
+        window: int,
+        tolerance: float,
+    ) -> None:
         self._directions, self._window = directions, window
+        self._little = IDLE * tolerance**2
         self._energy = shares.double().square().sum(1)  # found so far
         self._size = right.double().norm(dim=1)
         self._floor = ROUNDING * torch.finfo(right.dtype).eps * self._size
@@ -88,7 +96,7 @@ class Left:
         """One more step, which took these shares of the residuals away."""
         gains = shares.double().square()
         self._energy = self._energy + gains
-        self._idle = self._idle + 1 if bool((gains <= IDLE * self._energy).all()) else 0
+        self._idle = self._idle + 1 if bool((gains <= self._little * self._energy).all()) else 0
         self._steps.append((self._squares, gains))
         if len(self._steps) == self._window:
             before, recent = self._steps[0][0], sum(gain for _, gain in self._steps)

@@ -191,8 +191,16 @@ class ConjugateInverse:
                 if float(error.max()) > USELESS:
                     self._may_return(float(error.max()), tolerance)
                 break
+        if not bool(left.is_open.all()):  # as far as the residual kept step by step can say
+            moved = torch.stack([self._product(some) for some in x[~left.is_open]])
+            error = left.told_by(right[~left.is_open] - moved, error)
         # the error is estimated at each step, so no product is needed to measure it
         return Solution((x * self.directions.scale).T.reshape(b.shape), steps, lambda: error)
+
+    def _product(self, x: Tensor) -> Tensor:
+        """``A x``, in scaled parameters."""
+        scale = self.directions.scale
+        return scale * (self._curvature.product(scale * x) + self.damping * scale * x)
 
     def _clear(self, x: Tensor, residual: Tensor) -> None:
         """Take out of the residuals what directions span by now, but for rounding.
@@ -210,8 +218,7 @@ class ConjugateInverse:
 
     def _is_rounding(self, right: Tensor, x: Tensor, residual: Tensor) -> bool:
         """Whether a residual, kept up to date step by step, is no longer that of the solution."""
-        scale = self.directions.scale
-        moved = scale * (self._curvature.product(scale * x) + self.damping * scale * x)
+        moved = self._product(x)
         return bool((right - moved - residual).norm() > ASTRAY * residual.norm())
 
     def _next_direction(self, residual: Tensor) -> tuple[Tensor, Tensor] | None:

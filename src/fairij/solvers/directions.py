@@ -121,9 +121,19 @@ class Left:
         if len(left) <= self._window or reach == torch.inf:  # else each is rarely solved for
             left = torch.maximum(self._ahead(size), left)
         share = torch.where(left < torch.inf, left / (self._energy + left), 1.0)
-        is_open = ~(size <= self._floor)  # also if it is NaN
-        error = torch.where(is_open, share.sqrt(), 0.0)
-        return error, int(torch.where(is_open, self._squares / self._energy, 0.0).argmax())
+        self.is_open = ~(size <= self._floor)  # also if it is NaN
+        error = torch.where(self.is_open, share.sqrt(), 0.0)
+        return error, int(torch.where(self.is_open, self._squares / self._energy, 0.0).argmax())
+
+    def told_by(self, residual: Tensor, error: Tensor) -> Tensor:
+        """The errors, with those of solved right-hand sides by what is in truth left of them."""
+        closed = ~self.is_open & (self._energy > 0)
+        left = self._directions.reach * residual.double().square().sum(1)
+        error = error.clone()
+        error[closed] = (left / (self._energy[~self.is_open] + left))[
+            self._energy[~self.is_open] > 0
+        ].sqrt()
+        return error
 
     def mixed(self, residual: Tensor, place: int) -> Tensor:
         """The residual at this place, with those like it: a direction that helps them all.

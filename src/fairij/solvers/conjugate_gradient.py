@@ -48,7 +48,8 @@ class ConjugateGradient(SolverDefaults):
     tolerance : float, default=1e-2
         Stop when the error in energy, ``|x - A^-1 b|_A / |A^-1 b|_A`` with ``|v|_A^2 = v^T A v``,
         is estimated to be at most this for every right-hand side. Columns of any scale count
-        alike. The estimate is what the last four steps gained.
+        alike. The estimate follows how fast the gains of the last steps fall. Edits that are tried
+        together are solved to twice this.
     max_steps : int, default=1000
         Products allowed in one call of ``solve``.
     memory_limit : int, default=2**29

@@ -259,7 +259,8 @@ class Engine:
         return gaps_at
 
     def _solve(self, inverse: Inverse, dropped: Tensor) -> Solution:
-        return inverse.solve(nested_gradients(self.objective, dropped, [len(dropped)])[:, 0])
+        pull = nested_gradients(self.objective, dropped, [len(dropped)])[:, 0]
+        return inverse.solve(pull, tolerance=inverse.edit_tolerance)
 
     def _notice_choice(self, table: pd.DataFrame, chosen: int, ranking: Ranking) -> None:
         rule = self.settings.selection

@@ -29,6 +29,15 @@ from fairij.solvers.base import Inverse
 DRIFT_WARNING = 0.5  # of the gap
 HELD = 1e-2  # of the damping: the curvature below which a parameter hardly moves
 UNSOLVED = 0.2  # error in energy of the scores or the edit above which they say little
+UNSOLVED_OTHERWISE = ("", "more rows or steps for this solver, more damping, or solver='cg'")
+UNSOLVED_BECAUSE = {  # the likely cause and the cures
+    "cg": (
+        " Likely cause: columns of very different scale in a model in float32, whose rounding "
+        "hides small curvatures. If `max_steps` was set, the steps may have run out.",
+        "train on standardised columns, give the model and its rows in float64, or set more "
+        "`damping`",
+    )
+}
 
 
 def attributes_of(
@@ -193,13 +202,13 @@ def unsolved_notices(diagnostics: dict[str, Any]) -> list[Notice]:
     worst = max(far, key=lambda name: float(far[name]))
     if far[worst] <= UNSOLVED:
         return []
+    cause, cure = UNSOLVED_BECAUSE.get(diagnostics["solver"], UNSOLVED_OTHERWISE)
     return [
         Notice(
             f"The solver {diagnostics['solver']!r} comes only roughly near the solution of the "
-            f"equations for the {worst}: its error in energy is {far[worst]:.2g} (0 is exact). "
-            "The edit is still judged by what it does on validation rows, but the order of the "
-            "rows may be another one. Cures: more rows or steps for this solver, more damping, "
-            "or solver='cg'."
+            f"equations for the {worst}: its error in energy is {far[worst]:.2g} (0 is exact)."
+            f"{cause} The edit is still judged by what it does on validation rows, but the order "
+            f"of the rows may be another one. Cures: {cure}."
         )
     ]
 

@@ -33,6 +33,9 @@ GUIDED, GUIDE_STEPS = 0.2, 50  # tolerance and steps of a loose solve on the sam
 WIDE = 32  # parameters per sampled row from which the sample is inverted among its rows
 DISTRUST = 0.2  # ridge of the sample; without it single rows dominate
 NOTHING_NEW = 1e-4  # the part of a direction that earlier ones do not span, at least
+EDITS = 2.0  # times the tolerance: an edit's error is conjugate to the solve for the gap's gradient
+USELESS = 0.9  # error of a direction that is raised, if rounding allows no better one
+ASTRAY = 0.5  # of a residual: what it may be off before it is only rounding
 WINDOW, SHORT_WINDOW = 4, 2  # steps whose gain says how much is left: plain, or guided
 
 
@@ -45,7 +48,8 @@ class ConjugateGradient(SolverDefaults):
     tolerance : float, default=1e-2
         Stop when the error in energy, ``|x - A^-1 b|_A / |A^-1 b|_A`` with ``|v|_A^2 = v^T A v``,
         is estimated to be at most this for every right-hand side. Columns of any scale count
-        alike. The estimate is what the last four steps gained.
+        alike. The estimate follows how fast the gains of the last steps fall. Edits that are tried
+        together are solved to twice this.
     max_steps : int, default=1000
         Products allowed in one call of ``solve``.
     memory_limit : int, default=2**29
@@ -130,6 +134,11 @@ class ConjugateInverse:
         """How many products with the curvature were made."""
         return self.directions.count
 
+    @property
+    def edit_tolerance(self) -> float:
+        tolerance = self._settings.tolerance
+        return min(EDITS * tolerance, tolerance**0.5)
+
     def with_damping(self, damping: float) -> ConjugateInverse:
         """The inverse at another damping, of the same directions."""
         shifted = self.directions.with_damping(self.damping, check_damping(damping))
@@ -156,17 +165,16 @@ class ConjugateInverse:
         right = columns(b).to(P).T * self.directions.scale  # (K, D)
         shares = right @ P.T  # what stored directions already give
         x, residual = shares @ P, right - shares @ AP
-        left = Left(self.directions, right, shares, self._window)
+        left = Left(self.directions, right, shares, self._window, tolerance)
         steps = 0
         while True:
             error, next_up = left.measured(residual)
             if float(error.max()) <= tolerance:
                 break
             if steps == self._settings.max_steps:
-                if self._settings.on_failure == "return":
-                    break
-                raise NotConvergedError(self._failure(float(error.max()), tolerance))
-            direction = self._next_direction(residual[next_up])
+                self._may_return(float(error.max()), tolerance)
+                break
+            direction = self._next_direction(left.mixed(residual, next_up))
             if direction is None:
                 error = left.rounding(residual)
                 break
@@ -174,10 +182,45 @@ class ConjugateInverse:
             shares = residual @ p  # (K,)
             x.addr_(shares, p)
             residual.addr_(shares, Ap, alpha=-1)
+            self._clear(x, residual)
             left.gained(shares)
             steps += 1
+            if left.stands_still and self._is_rounding(
+                right[next_up], x[next_up], residual[next_up]
+            ):
+                error = left.measured(residual)[0].sqrt()  # it is worse than it looks
+                if float(error.max()) > USELESS:
+                    self._may_return(float(error.max()), tolerance)
+                break
+        if not bool(left.is_open.all()):  # as far as the residual kept step by step can say
+            moved = torch.stack([self._product(some) for some in x[~left.is_open]])
+            error = left.told_by(right[~left.is_open] - moved, error)
         # the error is estimated at each step, so no product is needed to measure it
         return Solution((x * self.directions.scale).T.reshape(b.shape), steps, lambda: error)
+
+    def _product(self, x: Tensor) -> Tensor:
+        """``A x``, in scaled parameters."""
+        scale = self.directions.scale
+        return scale * (self._curvature.product(scale * x) + self.damping * scale * x)
+
+    def _clear(self, x: Tensor, residual: Tensor) -> None:
+        """Take out of the residuals what directions span by now, but for rounding.
+
+        Where columns differ much in scale, what rounding puts there soon exceeds the rest.
+        """
+        P, AP = self.directions.used()
+        shares = residual @ P.T
+        x.addmm_(shares, P)
+        residual.addmm_(shares, AP, alpha=-1)
+
+    def _may_return(self, reached: float, tolerance: float) -> None:
+        if self._settings.on_failure != "return":
+            raise NotConvergedError(self._failure(reached, tolerance))
+
+    def _is_rounding(self, right: Tensor, x: Tensor, residual: Tensor) -> bool:
+        """Whether a residual, kept up to date step by step, is no longer that of the solution."""
+        moved = self._product(x)
+        return bool((right - moved - residual).norm() > ASTRAY * residual.norm())
 
     def _next_direction(self, residual: Tensor) -> tuple[Tensor, Tensor] | None:
         """A new direction of unit energy; None if the residual is spanned by the earlier ones."""

@@ -2,7 +2,8 @@
 
 Along a direction ``p`` with ``p^T A p = 1`` a solve moves by its share ``p^T b``, and its energy
 ``b^T x`` grows by the share squared, up to ``b^T A^-1 b``. So what the last few steps gained says
-how much was left before them, whatever the scale of a feature. The residual says it too, once it is
+how much was left before them, and how fast they fall says how much is left after them, whatever the
+scale of a feature. The residual says it too, once it is
 known how much energy a squared residual may hold: its `reach`, found in the same steps.
 """
 
@@ -14,6 +15,8 @@ import torch
 from torch import Tensor
 
 ROUNDING = 4  # units in the last place of b that are no residual
+SUREST, UNSURE = 1 / 64, 4.0  # at least and at most what is to come, of a window's gains
+IDLE, PATIENCE = 1e-3, 6  # of what is tolerated: next to nothing; steps in a row that gain less
 
 
 class Directions:
@@ -72,23 +75,38 @@ class Directions:
 class Left:
     """How much energy is left of each right-hand side, ``(K,)`` in float64."""
 
-    def __init__(self, directions: Directions, right: Tensor, shares: Tensor, window: int) -> None:
+    def __init__(
+        self,
+        directions: Directions,
+        right: Tensor,
+        shares: Tensor,
+        window: int,
+        tolerance: float,
+    ) -> None:
         self._directions, self._window = directions, window
+        self._little = IDLE * tolerance**2
         self._energy = shares.double().square().sum(1)  # found so far
         self._size = right.double().norm(dim=1)
         self._floor = ROUNDING * torch.finfo(right.dtype).eps * self._size
         self._squares = right.new_zeros(0)  # of the residuals
         self._steps: deque[tuple[Tensor, Tensor]] = deque(maxlen=window)  # squares before, gains
+        self._idle = 0  # steps in a row that gained next to nothing
 
     def gained(self, shares: Tensor) -> None:
         """One more step, which took these shares of the residuals away."""
         gains = shares.double().square()
         self._energy = self._energy + gains
+        self._idle = self._idle + 1 if bool((gains <= self._little * self._energy).all()) else 0
         self._steps.append((self._squares, gains))
         if len(self._steps) == self._window:
             before, recent = self._steps[0][0], sum(gain for _, gain in self._steps)
             reach = (recent / before)[before > self._floor**2]
             self._directions.reach = max(self._directions.reach, *reach.tolist())
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether so many steps gained next to nothing that rounding may be the reason."""
+        return self._idle > 0 and self._idle % PATIENCE == 0
 
     def rounding(self, residual: Tensor) -> Tensor:
         """The error where no direction is left: what remains of the right-hand sides."""
@@ -98,10 +116,42 @@ class Left:
         """The error of each right-hand side, from 0 to 1, and which of them to solve next."""
         size = residual.norm(dim=1).double()
         self._squares = size**2
-        recent = sum((gain for _, gain in self._steps), torch.zeros_like(size))
         reach = self._directions.reach or torch.inf
-        left = torch.maximum(recent, reach * self._squares)
+        left = reach * self._squares
+        if len(left) <= self._window or reach == torch.inf:  # else each is rarely solved for
+            left = torch.maximum(self._ahead(size), left)
         share = torch.where(left < torch.inf, left / (self._energy + left), 1.0)
-        is_open = ~(size <= self._floor)  # also if it is NaN
-        error = torch.where(is_open, share.sqrt(), 0.0)
-        return error, int(torch.where(is_open, self._squares / self._energy, 0.0).argmax())
+        self.is_open = ~(size <= self._floor)  # also if it is NaN
+        error = torch.where(self.is_open, share.sqrt(), 0.0)
+        return error, int(torch.where(self.is_open, self._squares / self._energy, 0.0).argmax())
+
+    def told_by(self, residual: Tensor, error: Tensor) -> Tensor:
+        """The errors, with those of solved right-hand sides by what is in truth left of them."""
+        closed = ~self.is_open & (self._energy > 0)
+        left = self._directions.reach * residual.double().square().sum(1)
+        error = error.clone()
+        error[closed] = (left / (self._energy[~self.is_open] + left))[
+            self._energy[~self.is_open] > 0
+        ].sqrt()
+        return error
+
+    def mixed(self, residual: Tensor, place: int) -> Tensor:
+        """The residual at this place, with those like it: a direction that helps them all.
+
+        One step of the power method towards the direction that the residuals share most of.
+        """
+        alike = (residual @ residual[place]).double() / self._energy
+        alike = alike.masked_fill(self._energy == 0, 0.0)
+        if len(residual) == 1 or not bool(alike[place] > 0):
+            return residual[place]
+        return (alike / alike[place]).to(residual) @ residual
+
+    def _ahead(self, like: Tensor) -> Tensor:
+        """The gains to come if they go on falling as in the two halves of the window."""
+        if len(self._steps) < self._window:
+            return sum((gain for _, gain in self._steps), torch.zeros_like(like))
+        gains = torch.stack([gain for _, gain in self._steps])
+        early, late = gains[: self._window // 2].sum(0), gains[self._window // 2 :].sum(0)
+        recent = early + late
+        ahead = torch.where(late < early, late**2 / (early - late), torch.inf)
+        return ahead.clamp(recent * SUREST, recent * UNSURE)

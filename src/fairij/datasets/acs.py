@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
@@ -142,7 +143,7 @@ def _read_parquet(file: Path) -> pd.DataFrame:
     if not file.is_file():
         raise DatasetUnavailable(f"`path` must be a parquet file, found none: {file}.")
     try:
-        import pyarrow  # noqa: F401
+        import_module("pyarrow")
     except ImportError as error:
         cause = f"Parquet files need pyarrow: pip install 'fairij[datasets]'. {error}"
         raise ImportError(cause) from error

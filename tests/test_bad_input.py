@@ -48,6 +48,7 @@ from fairij.errors import (
 )
 from fairij.method.search import SEARCHES
 from fairij.models.losses import SquaredError
+from fairij.report import write_report
 
 DATA, THREE, REAL = problem(), problem("three"), problem("real")
 X, y, X_val, y_val, sex_val = DATA.X, DATA.y, DATA.X_val, DATA.y_val, DATA.sex_val
@@ -303,6 +304,33 @@ def coordinates(place: int, value: int) -> Any:
     return rows
 
 
+def objects() -> Any:
+    """Sparse rows whose entries are objects."""
+    rows = scipy.sparse.csr_array(X)
+    rows.data = rows.data.astype(object)
+    return rows
+
+
+def nested() -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch calls them a prototype
+        return torch.nested.nested_tensor([torch.tensor(row) for row in X])
+
+
+PLAIN_TENSOR = "`X` must be a plain tensor, got a"
+FEATURES |= {
+    "sparse objects": refused("`X` must be a sparse matrix of numbers", X=objects()),
+    "a nested tensor": refused(PLAIN_TENSOR, "nested one", X=nested()),
+    "a sparse tensor": refused(PLAIN_TENSOR, ".to_dense()", X=torch.tensor(X).to_sparse()),
+    "a tensor without numbers": refused(PLAIN_TENSOR, "meta", X=torch.tensor(X, device="meta")),
+    "eight bits": refused(
+        PLAIN_TENSOR, "float8_e4m3fn", ".float()", X=torch.tensor(X).to(torch.float8_e4m3fn)
+    ),
+    "masked rows in a list": refused(
+        "`X` must not have masked values",
+        X=[np.ma.array(row, mask=[True, False, False, False]) for row in X],
+    ),
+}  # fmt: skip
 DAMAGED = "must be a sparse matrix whose entries lie inside it, but it is damaged:"
 FEATURES |= {
     "a sparse index too high": refused(f"`X` {DAMAGED} indices", X=sparse(indices=(5, 1000))),
@@ -410,6 +438,18 @@ LABELS = {
         settings={"loss": "squared_error", "constraints": "mean_prediction"},
     ),
 }  # fmt: skip
+HALF = np.array(["a", "\ud800"], dtype=object)
+LABELS |= {
+    "unlike lengths": refused("`y` must hold one plain number or text", y=[[1], [1, 2]] * (N // 2)),
+    "half of a character": refused("`y` must hold whole characters", y=HALF[y].tolist()),
+    "a masked value in a list": refused(
+        "`y` must not hold missing", "row 0", y=[np.ma.masked, *y[1:]]
+    ),
+    "a NUL at the end": refused("ends with NUL", y=[["a", "a\0"][label] for label in y]),
+    "numbers of people in bytes": refused(
+        "ends with NUL", y=[b"person" + bytes([label]) for label in y]
+    ),
+}  # fmt: skip
 LABELS |= {
     f"{value} in {name} ({kind})": refused(
         f"`{name}` must not", "row 9", said, "drop",
@@ -505,6 +545,13 @@ GROUPS = {
     "a continuous attribute": refused(
         "and 474 more like these", "cut a continuous attribute into ranges",
         sensitive_features_val=X_val[:, 0],
+    ),
+    "masked": refused(
+        "`sensitive_features_val` has 1 missing", "row 0",
+        sensitive_features_val=[np.ma.masked, *sex_val[1:]],
+    ),
+    "half of a character": refused(
+        "is not a table", sensitive_features_val=np.where(sex_val == "f", "\udfff", "m"),
     ),
     "three dimensions": refused(
         "an array of 3 dimensions", sensitive_features_val=np.zeros((480, 1, 1))
@@ -620,7 +667,12 @@ def test_input_that_is_refused(case: str) -> None:
 NUMBERS = ["high", None, [1.0], float("nan"), float("inf")]
 # a setting, bad values of it, what is required, and its option of the command line
 SETTINGS: list[tuple[str, list[Any], str, str]] = [
-    ("drop", ["both", None, 3], "must be one of ['fairness', 'loss_aware']", "--drop"),
+    ("drop", ["both", None, 3, pd.NA, np.array(["a", "b"])],
+     "must be one of ['fairness', 'loss_aware']", "--drop"),
+    ("holdout_fraction", [1, -0.1, np.array([0.1, 0.2]), *NUMBERS],
+     "must be a number, at least 0 and below 1", "--holdout-fraction"),
+    ("checkpoint", ["a\0b", "\ud800", b"run", 3, ""], "must be a path, of text without NUL",
+     "--checkpoint"),
     ("validation", ["hold", None], "must be one of ['reuse', 'split', 'cross_fit']", "--reuse"),
     ("curvature", ["fisher", None, []], f"must be one of {sorted(CURVATURES)}", "--curvature"),
     ("constraints", ["parity", None, 3], f"must be one of {sorted(CONSTRAINTS)}", "--constraint"),
@@ -655,13 +707,35 @@ def test_settings(setting: str, values: list[Any], requirement: str, option: str
     """Python names the parameter, the command line its option."""
     for value in values:
         error = complaint(refused(settings={setting: value}))
-        shown = value[-1] if value == [1e-2, -3.0] else value
+        shown = value[-1] if isinstance(value, list) and value == [1e-2, -3.0] else value
         says(str(error), f"`{setting}` {requirement}", "got", shown if setting == "damping" else "")
         assert setting == "damping" or repr(value) in str(error)
         assert error.parameter == setting
         assert as_options(str(error), error.parameter).startswith(f"{option} {requirement[:20]}")
         if isinstance(value, type):
             says(str(error), f"which is a class: write {value.__name__}(...)")
+
+
+@pytest.mark.parametrize("seed", ["a", -1, 1.5, [0.5]])
+def test_the_seed_of_an_audit(seed: Any) -> None:
+    with pytest.raises(InvalidInputError, match="`random_state` must be a whole number"):
+        audit(y, y, sensitive_features=DATA.sex, random_state=seed)
+
+
+@pytest.mark.parametrize("count", [0, 10**12, "many", True, 1.5])
+def test_the_number_of_resamples_of_an_audit(count: Any) -> None:
+    with pytest.raises(InvalidInputError, match="`n_resamples` must be a whole number"):
+        audit(y, y, sensitive_features=DATA.sex, n_resamples=count)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", "", 3])
+def test_paths_that_no_system_takes(path: Any) -> None:
+    for use in (plain().edit_.save, type(plain().edit_).load):
+        with pytest.raises(InvalidInputError, match="`path` must be a path, of text") as caught:
+            use(path)
+        assert caught.value.parameter == "path"
+    with pytest.raises(InvalidInputError, match="must be a path, of text"):
+        write_report(plain(), path, X=X)
 
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, "half", None, float("nan")])

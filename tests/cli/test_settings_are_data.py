@@ -13,6 +13,7 @@ import pytest
 
 import plain_files
 from fairij.cli.config import read_toml
+from fairij.data.memory import limit
 from fairij.errors import InvalidInputError
 from plain_files import Run
 
@@ -143,6 +144,27 @@ def test_words_of_the_command_cannot_leave_their_quotes(run: Run, received: Path
     set_key(received / "settings.toml", model_class=f"'''{evil}'''")
     said = error(run("report", received, "--out", "page.html", code=2))
     assert shlex.split(said[said.index("fairij report") :])[-1] == evil
+
+
+def test_the_limit_of_memory_is_never_taken_from_a_file(run: Run) -> None:
+    """Or a received file could say how much memory it may take itself."""
+    run(*MITIGATE, "--max-memory", "1000000000", "--out", "result")
+    assert "max_memory" not in Path("result/settings.toml").read_text()
+    for key in ("max_memory", "max-memory"):
+        set_key("result/settings.toml", **{key: "900000000000"})
+        said = told(run("mitigate", "--config", "result/settings.toml", "--out", "new", code=2))
+        assert f"'{key.replace('-', '_')}', which is taken from the command line only" in said
+        assert "give --max-memory there" in said
+        said = error(run("report", "result", "--out", "page.html", code=2))
+        assert f"has the key {key!r}, which no run writes" in said
+        set_key("result/settings.toml", **{key: "1"})
+        whole = Path("result/settings.toml").read_text().splitlines()
+        kept = [line for line in whole if not line.startswith(key)]
+        Path("result/settings.toml").write_text("\n".join(kept) + "\n")
+    run("report", "result", "--out", "page.html", "--max-memory", "1000000000")
+    said = error(run("report", "result", "--out", "other.html", "--max-memory", "100", code=2))
+    assert "--max-memory" in said
+    assert limit() > 100  # the next command has the machine's own limit again
 
 
 def test_notes_count_only_if_the_file_names_the_model(run: Run) -> None:

@@ -239,7 +239,10 @@ OK: dict[str, Any] = {
         ({"confidence": 0}, "`confidence` must lie between 0 and 1, got 0"),
         ({"confidence": 95}, "got 95"),
         ({"confidence": float("nan")}, "got nan"),
-        ({"n_resamples": 0}, "`n_resamples` must be at least 1, got 0"),
+        (
+            {"n_resamples": 0},
+            "a whole number, at least 1 and at most 1000000, got 0",
+        ),
         ({"y_true": []}, "`y_true` must be a non-empty vector"),
         ({"y_true": [0, 1, float("nan"), 1]}, "`y_true` must not hold missing"),
         ({"y_pred": [0, 1]}, "`y_pred` must have one row per data point: expected 4, got 2"),

@@ -26,7 +26,7 @@ from fairij import Edit
 from fairij.data.memory import TooLargeError, capped, check_size, limit, reading_at_most, said
 from fairij.data.parquet_checks import Compact, check_parquet
 from fairij.storage.model_files import Opening, load_model
-from fairij.storage.tables import read_table
+from fairij.storage.tables import COPIES, read_table
 
 LOW = 2**24
 HIGH, ALLOWED = 2**30, 5 * 2**30  # bytes of memory: the limit, and what the process may take
@@ -149,10 +149,11 @@ def _view(folder: Path, query: str) -> Bomb:
     return path, lambda: read_table(path, query="from rows")
 
 
+IN_A_VIEW = (endless_view, long_texts_in_a_view)  # DuckDB keeps copies of its own
 BOMBS = (
     *(parquet_of_numbers, parquet_of_text, parquet_of_prefixes, packed_csv, packed_line),
     *(packed_records, skops_archive, torch_archive, sparse_edit, sparse_parameters),
-    *(endless_view, long_texts_in_a_view),
+    *IN_A_VIEW,
 )
 LARGE = {"long_texts_in_a_view": 10**9, "sparse_edit": 12 * 10**9, "sparse_parameters": 12 * 10**9}
 
@@ -204,7 +205,7 @@ def test_large_bombs(tmp_path: Path, bomb: Callable[[Path, int], Bomb]) -> None:
     found = json.loads(done.stdout.splitlines()[-1])
     print(bomb.__name__, found["on disk"], found["grew"])
     assert "--max-memory" in found["said"]
-    assert found["grew"] < 2 * HIGH
+    assert found["grew"] < (COPIES if bomb in IN_A_VIEW else 2) * HIGH
 
 
 def test_the_limit_is_half_of_what_is_free_or_what_is_given() -> None:

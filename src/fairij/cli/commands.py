@@ -17,6 +17,7 @@ from fairij.cli.options import (
     Force,
     InfluenceOptions,
     Json,
+    MaxMemory,
     MitigateOptions,
     ModelOptions,
     ModelPath,
@@ -218,6 +219,7 @@ def fetch(
     out: Annotated[Path | None, "Also write it as one table, .csv or .parquet."] = None,
     path: Annotated[Path | None, "Take the files from here instead of the network."] = None,
     data_home: DataHome = None,
+    max_memory: MaxMemory = None,
     as_json: Json = False,
     force: Force = False,
 ) -> None:

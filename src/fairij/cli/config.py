@@ -20,7 +20,7 @@ from fairij.errors import FairIJWarning, InvalidInputError
 PATHS = {"model", "table", "train", "validation", "test", "edit", "out", "data_home", "checkpoint"}
 HASHES = "sha256"
 WRITTEN = {"out", "data_home", "checkpoint"}  # from a file these stay in the file's folder
-NEVER_FROM_FILE = {"force", "config"}
+NEVER_FROM_FILE = {"force", "config", "max_memory"}
 FORMER = {"show_text": bool}  # options of earlier versions, which settings files may still have
 LARGEST = 2**20  # bytes of a settings file
 DEEPEST = 32  # levels of tables, as dots in one key
@@ -162,6 +162,7 @@ def as_asked(named: Mapping[str, Any], *groups: Any) -> dict[str, Any]:
     for group in groups:
         values |= dataclasses.asdict(group)
     values["trust_pickle"] = values["trust_pickle"] or None  # left out, unless it was given
+    values = {name: value for name, value in values.items() if name not in NEVER_FROM_FILE}
     place, colon, name = (values["model_class"] or "").rpartition(":")
     if place.endswith(".py"):
         values["model_class"] = f"{Path(place).resolve()}{colon}{name}"

@@ -11,7 +11,7 @@ from fairij.cli.commands import DATASETS
 from fairij.cli.console import print_json, show, table_of, tell
 from fairij.cli.errors import FAILED, fail
 from fairij.cli.outputs import check_file, whole_file
-from fairij.errors import InvalidInputError
+from fairij.errors import FairIJError, InvalidInputError
 from fairij.storage.tables import near_matches, write_table
 
 
@@ -48,6 +48,10 @@ def fetch_dataset(
         bunch = getattr(datasets, f"fetch_{name}")(data_home=data_home, path=path)
     except datasets.DatasetUnavailable as error:
         fail(str(error), FAILED)
+    except FairIJError:
+        raise
+    except (ImportError, ValueError) as error:  # a package is missing, or it is another file
+        raise InvalidInputError(f"The data set {name} could not be read: {error}") from None
     frame = pd.DataFrame(bunch.data)
     groups = pd.DataFrame(bunch.sensitive_features)
     frame = frame.join(groups[[name for name in groups if name not in frame]])

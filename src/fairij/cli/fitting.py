@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import typer
 
-from fairij.cli.config import note_changed
+from fairij.cli.config import note_changed, shortened
 from fairij.cli.console import tell
 from fairij.cli.measure import model_speaks
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables, InfluenceOptions
@@ -43,6 +43,7 @@ SAME = (
     *("solver", "curvature", "drop", "validation_fraction", "holdout_fraction", "temperature"),
     *("loss", "outputs", "weight_decay", "memory_limit", "confidence"),
 )
+MOST_DIGITS = 18  # of a number of rows
 QUICK = Grid(k=(1,), scales=(1.0,))  # scores need no search
 
 
@@ -113,10 +114,10 @@ def refit_count(text: str) -> int | None:
     """A number of rows, or None for those that the edit drops."""
     if text == "chosen":
         return None
-    if text.isdecimal() and int(text) > 0:
+    if text.isdecimal() and len(text) <= MOST_DIGITS and int(text) > 0:
         return int(text)
     raise InvalidInputError(
-        f"--predict-refit must be a number of rows of at least 1, or chosen; got {text!r}."
+        f"--predict-refit must be a number of rows of at least 1, or chosen; got {shortened(text)}."
     )
 
 

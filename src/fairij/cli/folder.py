@@ -31,6 +31,7 @@ from fairij.storage.edits import Edit
 
 EDIT, SUMMARY = "edit.safetensors", "summary.json"
 CANDIDATES, INFLUENCE, SEAL = "candidates.csv", "influence.csv", "sha256"
+NEEDED = ("k", "scale", "damping", "gap")  # columns of the candidates
 MODEL_HOLDS = Holds(
     "The edited model. It may give away as much about its training rows as the model before."
 )
@@ -122,7 +123,10 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
         held = _audits(summary["holdout"]) if "holdout" in summary else (None, None)
         honest = summary["honest_gap"] and HonestGap(**summary["honest_gap"])
         loss = get_loss(summary["edit"]["loss"])
-        chosen, classes = int(summary["chosen"]), summary["classes"]
+        chosen, classes = int(summary["chosen"]), np.asarray(summary["classes"])
+        _check_candidates(candidates, chosen)
+        if not isinstance(summary["diagnostics"], dict) or classes.ndim != 1:
+            raise ValueError("diagnostics must be a table, and classes a list")
         diagnostics = summary["diagnostics"]
         influence = scores["influence"].to_numpy(dtype=np.float64)
         joint = scores["joint_influence"].to_numpy() if "joint_influence" in scores else None
@@ -143,10 +147,18 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
     fitted.before_, fitted.after_ = audits
     fitted.holdout_before_, fitted.holdout_after_ = held
     fitted._honest_gap, fitted._choice, fitted.moves_ = honest, None, None
-    fitted.loss_, fitted.classes_ = loss, np.asarray(classes)
+    fitted.loss_, fitted.classes_ = loss, classes
     fitted.search_ = get_search(fitted.search)
     fitted.diagnostics_ = diagnostics
     return fitted
+
+
+def _check_candidates(candidates: pd.DataFrame, chosen: int) -> None:
+    """Raise unless the table has the columns of a run, and a line of this number."""
+    if missing := [name for name in NEEDED if name not in candidates]:
+        raise ValueError(f"{CANDIDATES} has no column {missing[0]!r}")
+    if not 0 <= chosen < len(candidates):
+        raise ValueError(f"{CANDIDATES} has no line {chosen}, which was chosen")
 
 
 def _audits(stored: Mapping[str, Any]) -> tuple[Audit, Audit]:

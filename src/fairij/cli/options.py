@@ -49,9 +49,8 @@ MaxMemory = Annotated[
     Option(
         min=1,
         help="Bytes of memory that one file may take once it is read; a small file may unpack to a "
-        "very large one. Default: half of the free memory.",
+        "very large one. Default: half of the free memory. Never taken from a settings file.",
         callback=_limit_memory,
-        rich_help_panel="The model",
     ),
 ]
 

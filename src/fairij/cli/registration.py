@@ -20,6 +20,7 @@ from fairij.cli.console import RESULTS
 from fairij.cli.errors import EPILOG, guarded
 from fairij.cli.options import PANELS, with_names
 from fairij.cli.trust import GIVEN, RUNNING, check_settings_file
+from fairij.data.memory import set_limit
 
 
 class Command(TyperCommand):
@@ -38,6 +39,7 @@ class Command(TyperCommand):
         finally:
             RESULTS.reset(results)
             RUNNING.reset(running)
+            set_limit(None)  # --max-memory is for this command only
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         for parameter in self.params:  # names that take a moment to load

@@ -67,7 +67,7 @@ def write_again(
             f"{tables.train} must be the training table of that run, of {len(fitted.influence_)} "
             f"rows; it has {len(train)} now."
         )
-    with whole_file(target, force=force) as written, _as_said_in(folder / MARK):
+    with whole_file(target, force=force) as written, _as_said_in(folder / MARK), _fitting(folder):
         write_page(fitted, written, train=train, test=test, page=page)
     add_to_contents(folder, target, page_holds(page))
     return target
@@ -117,6 +117,20 @@ def _as_said_in(settings: Path) -> Iterator[None]:
         yield
     except InvalidInputError as error:
         raise InvalidInputError(f"{settings} cannot be followed: {error}") from None
+
+
+@contextmanager
+def _fitting(folder: Path) -> Iterator[None]:
+    """Say so if the figures of a folder, which somebody may have written, make no page."""
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise InvalidInputError(
+            f"no page can be made of the figures in {folder}: {type(error).__name__}, {error}. "
+            "Run `fairij mitigate` again."
+        ) from error
 
 
 def _check_unchanged(folder: Path, settings: dict[str, Any]) -> None:

@@ -39,6 +39,9 @@ def run_study(
         raise InvalidInputError(
             f"The study must be one of {', '.join(studies.STUDIES)}; got {name!r}."
         )
+    path = options.get("path")
+    if path is not None and not (path.is_file() or path.is_dir()):
+        raise InvalidInputError(f"--path must be a file or a folder of data, got {path}.")
     command = f"reproduce {name}"
     _check_folder(folder, command)
     given = {key: value for key, value in options.items() if value is not None}

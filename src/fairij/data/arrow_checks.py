@@ -196,13 +196,16 @@ def _listed(file: Any, end: int) -> Iterator[tuple[int, int]]:
     if not 0 < size <= end - tail:
         raise InvalidInputError("The Arrow data must end with a list of its parts; it was cut.")
     file.seek(end - tail - size)
-    footer = Flat(file.read(size))
+    footer, described = Flat(file.read(size)), 0
     for field in (2, 3):  # dictionaries, record batches
         for at, length, body in footer.blocks(field):
             file.seek(max(at, 0))
             skipped = 8 if file.read(4) == CONTINUES else 4
             if not (0 <= at <= end and 0 < length - skipped <= end and 0 <= body <= end):
                 raise InvalidInputError("The Arrow data lists a part that is not there.")
+            described += length
+            if described > end:  # each description is read once, so they cannot be longer
+                raise InvalidInputError("The Arrow data lists one of its parts several times.")
             yield at + skipped, length - skipped
 
 

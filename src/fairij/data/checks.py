@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -35,7 +36,10 @@ def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
 
 def _equal(value: Any, option: Any) -> bool:
     """Whether a setting has this value; an array is compared with none."""
-    return np.ndim(value) == 0 and bool(value == option)
+    try:
+        return np.ndim(value) == 0 and bool(value == option)
+    except (TypeError, ValueError):  # a missing value is equal to nothing
+        return False
 
 
 def number_between(
@@ -126,7 +130,24 @@ def members(protocol: type) -> list[str]:
 def vector(name: str, values: Any, rows: int) -> NDArray[Any]:
     """One value per row, none missing or infinite; plain numbers or text."""
     array = per_row.vector(name, values, rows)
-    return array.astype(np.str_) if array.dtype.kind == "O" else array
+    return _as_text(name, array) if array.dtype.kind == "O" else array
+
+
+def _as_text(name: str, array: NDArray[Any]) -> NDArray[np.str_]:
+    """Objects as texts, of which no two become the same."""
+    try:
+        texts = array.astype(np.str_)
+        distinct = pd.unique(array)
+        if any(isinstance(one, (str, bytes)) and one[-1:] in ("\0", b"\0") for one in distinct):
+            raise ValueError("a text ends with NUL, which would be lost")
+    except UnicodeError as error:
+        raise per_row.not_whole(name, error) from None
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"`{name}` must hold one plain number or text per row, but {error}: give a vector, as "
+            "by `.astype(str)`."
+        ) from None
+    return texts
 
 
 def zeros_and_ones(name: str, values: Any, rows: int | None = None) -> NDArray[np.int64]:

@@ -38,6 +38,8 @@ def is_streamed(X: Any) -> bool:
 def as_source(X: Any) -> Any:
     """Arrays on disk and loaders as a `Source`, Arrow and polars tables as frames of pandas."""
     check_in_memory("X", X)
+    if isinstance(X, Tensor):
+        check_numbers(X)
     if isinstance(X, np.memmap):
         return ArraySource(X)
     kind = type(X)
@@ -80,6 +82,7 @@ def n_rows(X: Any) -> int:
 
 
 def _length(part: Any) -> int:
+    check_numbers(part)
     shape = getattr(part, "shape", None)  # sparse matrices have a shape and no len
     if shape:
         return int(shape[0])
@@ -89,6 +92,33 @@ def _length(part: Any) -> int:
         "`X` must be a table with one row per data point: an array, frame, tensor, or a tuple or "
         f"dict of those; got {'a single value' if shape is not None else type(part).__name__!r}."
     )
+
+
+def check_numbers(part: Any) -> None:
+    """Raise for forms of rows whose numbers cannot be read, or whose masks would be lost."""
+    if isinstance(part, Tensor):
+        plain = part.layout is torch.strided and not (part.is_nested or part.is_quantized)
+        if not plain or part.is_meta or (part.is_floating_point() and part.itemsize < 2):
+            form = "nested" if part.is_nested else f"{str(part.layout)[6:]} {str(part.dtype)[6:]}"
+            raise InvalidInputError(
+                f"`X` must be a plain tensor, got a {form} one on {part.device}: give a dense "
+                "tensor of float32, as by `.to_dense()` or `.float()`."
+            )
+    elif hasattr(part, "tocsr") and getattr(part.dtype, "kind", "") == "O":
+        raise InvalidInputError(
+            "`X` must be a sparse matrix of numbers, got entries of any kind (object): convert "
+            "them, as in `X.astype(float)`."
+        )
+    elif isinstance(part, list):
+        for row in part:
+            _check_unmasked(row, "X")
+
+
+def _check_unmasked(rows: Any, name: str) -> None:
+    if isinstance(rows, np.ma.MaskedArray) and np.ma.is_masked(rows):
+        raise InvalidInputError(
+            f"`{name}` must not have masked values; fill them first, as in `{name}.filled(...)`."
+        )
 
 
 def take_rows(X: Any, index: Any, *, in_dict: bool = False) -> Any:
@@ -225,10 +255,7 @@ def speaking_of(argument: str, *, instead_of: str = "X") -> Iterator[None]:
 def _numeric(X: Any, name: str) -> np.ndarray[Any, Any]:
     if hasattr(X, "toarray"):
         X = X.toarray()
-    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise InvalidInputError(
-            f"`{name}` must not have masked values; fill them first, as in `{name}.filled(...)`."
-        )
+    _check_unmasked(X, name)
     array = as_array(X, name)
     if array.dtype.kind == "c":
         raise InvalidInputError(

@@ -118,6 +118,8 @@ def _from_path(file: DataFile, path: Path, verify: bool, n_files: int) -> Found:
             f"`path` must be the folder that holds {file.name} and the other files, "
             f"got the file {path}. Give {path.parent} instead."
         )
+    if target.exists() and not target.is_file():  # reading a pipe or a device may never end
+        raise DatasetUnavailable(f"`path` must lead to {file.name}, a plain file, got {target}.")
     try:
         found = Found(target.read_bytes(), f"local path {target}")
     except OSError as error:

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
@@ -136,13 +137,19 @@ def _with_census_races(table: pd.DataFrame, race_codes: str) -> pd.DataFrame:
 
 
 def _read_parquet(file: Path) -> pd.DataFrame:
+    from fairij.data.parquet_checks import check_parquet
+    from fairij.storage.reading import reading
+
+    if not file.is_file():
+        raise DatasetUnavailable(f"`path` must be a parquet file, found none: {file}.")
     try:
-        table = pd.read_parquet(file)
-    except FileNotFoundError as error:
-        raise DatasetUnavailable(f"`path` must be a parquet file, found none: {file}.") from error
+        import_module("pyarrow")
     except ImportError as error:
         cause = f"Parquet files need pyarrow: pip install 'fairij[datasets]'. {error}"
         raise ImportError(cause) from error
+    with reading(file, "parquet"):
+        check_parquet(file)
+        table = pd.read_parquet(file)
     optional = {"ST"}  # a file of one state may not have it
     if missing := sorted({TARGET, *NUMERICAL, *CATEGORICAL} - optional - set(table.columns)):
         raise ValueError(

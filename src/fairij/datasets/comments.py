@@ -120,7 +120,10 @@ def _locate(path: PathLike | None, data_home: PathLike | None, hub: str | None) 
 
 
 def _read(file: Path) -> pd.DataFrame:
-    table = pd.read_csv(file, keep_default_na=False, low_memory=False)  # "null" is a real comment
+    from fairij.storage.tables import CELL, opened_text
+
+    with opened_text(file, CELL) as text:  # "null" is a real comment
+        table = pd.read_csv(text, keep_default_na=False, low_memory=False)
     if missing := [c for c in REQUIRED if c not in table.columns]:
         raise ValueError(
             f"{file} must have the columns of WILDS' {FILE_NAME}, but lacks {missing}."

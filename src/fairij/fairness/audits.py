@@ -36,6 +36,7 @@ from fairij.fairness.rates import (
 Array = NDArray[np.float64]
 Interval = tuple[float, float, float]
 COLUMNS = ["value", "low", "high"]
+MOST_RESAMPLES = 10**6
 RESAMPLED = 2**23  # numbers in the tables that are drawn at a time
 
 
@@ -213,7 +214,7 @@ def audit(
     """
     _check_settings(n_resamples, confidence)
     data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    draws = data.drawn(n_resamples, np.random.default_rng(random_state))
+    draws = data.drawn(n_resamples, _generator(random_state))
     names = data.classes.tolist()
     if class_names is not None and len(class_names) == len(names) == 2:
         names = list(class_names)
@@ -240,7 +241,7 @@ def audit_regression(
     truth = numbers("y_true", y_true)
     predicted, n = numbers("y_pred", y_pred, len(truth)), len(truth)
     groups = encode_groups(sensitive_features, expected_rows=n)
-    squares, rng = (predicted - truth) ** 2, np.random.default_rng(random_state)
+    squares, rng = (predicted - truth) ** 2, _generator(random_state)
 
     def of_rows(rows: NDArray[np.int64]) -> dict[str, Array]:
         data = (predicted[rows], truth[rows], groups.take(rows))
@@ -282,7 +283,7 @@ def bootstrap(
         seen = groups.iloc[rows].reset_index(drop=True) if one is None else one[rows]
         return float(metric(truth[rows], predicted[rows], sensitive_features=seen))
 
-    rng = np.random.default_rng(random_state)
+    rng = _generator(random_state)
     draws = np.array([of_rows(rng.integers(n, size=n)) for _ in range(n_resamples)])
     return (of_rows(np.arange(n)), *_percentiles(draws, confidence))
 
@@ -330,10 +331,25 @@ def _audit(
 
 
 def _check_settings(n_resamples: int, confidence: float) -> None:
-    if n_resamples < 1:
-        raise InvalidInputError(f"`n_resamples` must be at least 1, got {n_resamples}.")
-    if not 0 < confidence < 1:
-        raise InvalidInputError(f"`confidence` must lie between 0 and 1, got {confidence}.")
+    whole = isinstance(n_resamples, (int, np.integer)) and not isinstance(n_resamples, bool)
+    if not whole or not 1 <= n_resamples <= MOST_RESAMPLES:
+        raise InvalidInputError(
+            f"`n_resamples` must be a whole number, at least 1 and at most {MOST_RESAMPLES}, got "
+            f"{n_resamples!r}."
+        )
+    number = isinstance(confidence, (int, float, np.integer, np.floating))
+    if not number or not 0 < confidence < 1:
+        raise InvalidInputError(f"`confidence` must lie between 0 and 1, got {confidence!r}.")
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"`random_state` must be a whole number of at least 0, None or a generator of numpy, "
+            f"got {random_state!r} ({error})."
+        ) from None
 
 
 def _percentiles(draws: Array, confidence: float) -> tuple[float, float]:

@@ -32,6 +32,8 @@ def check_in_memory(name: str, values: Any) -> None:
 
 def unwrapped(values: Any) -> Any:
     """A tensor as an array, a masked array as a list with None for masked values."""
+    if isinstance(values, (list, tuple)):
+        return [None if value is np.ma.masked else value for value in values]
     if hasattr(values, "detach"):
         try:
             return values.detach().cpu().numpy()
@@ -41,6 +43,13 @@ def unwrapped(values: Any) -> Any:
                 f"Labels, weights and groups must be plain tensors, but torch says: {said}."
             ) from None
     return values.tolist() if isinstance(values, np.ma.MaskedArray) else values
+
+
+def not_whole(name: str, error: UnicodeError) -> InvalidInputError:
+    """The error about a text with half of a character (a lone surrogate), or with other bytes."""
+    return InvalidInputError(
+        f"`{name}` must hold whole characters, but {error}: read the text again as UTF-8."
+    )
 
 
 def check_rows(name: str, values: Any, rows: int | None) -> None:
@@ -64,7 +73,10 @@ def vector(name: str, values: Any, rows: int | None = None) -> NDArray[Any]:
             f"`{name}` must be a non-empty vector, got an array of shape {array.shape}."
         )
     if array.dtype.kind in "OSU":
-        array = pd.Series(array.astype(object)).infer_objects().to_numpy()
+        try:
+            array = pd.Series(array.astype(object)).infer_objects().to_numpy()
+        except UnicodeEncodeError as error:
+            raise not_whole(name, error) from None
     if array.dtype.kind == "c":
         raise InvalidInputError(
             f"`{name}` must hold plain numbers or text, got {array.dtype} numbers: give their real "
@@ -169,7 +181,7 @@ def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) 
             column = column.astype(column.cat.categories.dtype)
         try:
             inverse, values = pd.factorize(column, sort=True)
-        except TypeError as error:  # for example rows of different lengths
+        except (TypeError, NotImplementedError) as error:  # for example rows of unlike lengths
             raise InvalidInputError(f"`sensitive_features` cannot be grouped: {error}.") from None
         shown = list(map(str, values))
         if len(set(shown)) < len(shown):  # for example 1 and "1"
@@ -202,7 +214,7 @@ def _columns(values: Any) -> pd.DataFrame:
     if isinstance(values, (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)):
         return pd.Series(values).to_frame()
     if not isinstance(values, (pd.DataFrame, dict, np.ndarray)):
-        values = np.asarray(values, dtype=object)  # next to text, NaN stays NaN
+        values = np.asarray(unwrapped(values), dtype=object)  # next to text, NaN stays NaN
     if isinstance(values, np.ndarray) and values.ndim not in (1, 2):
         raise InvalidInputError(
             "`sensitive_features` must have one value or one row of values per data point, got "

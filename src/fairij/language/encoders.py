@@ -19,7 +19,7 @@ from fairij.models.text.library import load_transformers
 from fairij.models.text.tokens import longest_text, most_tokens, with_padding_token
 from fairij.models.text.triggers import TriggerTokens
 from fairij.storage.model_files.huggingface import quietly
-from fairij.storage.model_files.huggingface_checks import check_loaded
+from fairij.storage.model_files.huggingface_checks import check_finite, check_loaded
 from fairij.storage.reading import reading
 
 HIDDEN = (768, 128)  # units of the paper's non-linear head
@@ -46,6 +46,7 @@ def load_encoder(
         # tensors that are left over are heads, which an encoder does without
         found = {**info, "unexpected_keys": (), "missing_keys": info["missing_keys"] - pooler}
         check_loaded(Path(folder), found)
+        check_finite(Path(folder), model)
     if pooler:  # it would be random
         model.pooler = None
     return encoder_of(model).to(device).eval().requires_grad_(False)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fairij.baselines.in_processing import InProcessing
 from fairij.data.checks import number_between, one_of, whole_number
 from fairij.data.hashing import tensors_fingerprint
+from fairij.data.memory import TooLargeError
 from fairij.datasets._files import PathLike
 from fairij.errors import CheckpointError, InvalidInputError
 from fairij.language.batches import TrainingPart, given_part
@@ -216,6 +217,9 @@ class TrainingCheckpoint:
         try:
             header, tensors = read_sealed(self.file, FORMAT)
             found, numbers = json.loads(header["facts"]), json.loads(header["now"])
+            if not isinstance(found, dict):
+                raise ValueError("its facts are not a table")
+            _check_numbers(numbers)
             names = sorted(found.keys() | self.facts.keys())
             names.remove("epochs")  # a finished training can be continued with more
             if other := [n for n in names if found.get(n) != self.facts.get(n)]:
@@ -235,15 +239,30 @@ class TrainingCheckpoint:
                 of_optimiser.setdefault(int(place), {})[name] = value
             self.draws.set_state(tensors["draws"])
             self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": of_optimiser})
-        except CheckpointError:
+        except (CheckpointError, TooLargeError):
             raise
-        except (*UNREADABLE, RuntimeError) as error:
+        except (*UNREADABLE, AttributeError, RuntimeError) as error:
             raise CheckpointError(
                 f"`checkpoint` {self.file} must be a whole file as this training writes it, but "
                 f"it cannot be read: {error}. Remove it to start over, or give another file."
             ) from None
         put(parameters, changing(self.module))
         return state
+
+
+def _check_numbers(numbers: Any) -> None:
+    """Raise unless this is a `TrainingState` without its tensors."""
+    counts = ("epoch", "best_epoch")
+    if not (
+        isinstance(numbers, dict)
+        and numbers.keys() == {*counts, "best", "history"}
+        and all(type(numbers[name]) is int and numbers[name] >= 0 for name in counts)
+        and type(numbers["best"]) in (int, float)
+        and isinstance(numbers["history"], list)
+        and len(numbers["history"]) == numbers["epoch"]
+        and all(isinstance(losses, dict) for losses in numbers["history"])
+    ):
+        raise ValueError("it does not say how far the training has come")
 
 
 def _json(values: Mapping[str, Any]) -> str:

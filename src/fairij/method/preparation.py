@@ -83,7 +83,8 @@ class Settings:
 def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
     """Look up and check the parameters of `FairIJ`, by name."""
     search, solver = get_search(asked["search"]), get_solver(asked["solver"])
-    if asked["drop"] == "loss_aware" and not search.row_by_row:
+    drop = one_of("drop", asked["drop"], get_args(Drop))
+    if drop == "loss_aware" and not search.row_by_row:
         raise InvalidInputError(
             "`drop`='loss_aware' must have a search that goes row by row, but "
             f"search={search.name!r} does not choose rows: use 'reweight', or a search that drops "
@@ -97,10 +98,12 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
         dampings=dampings(asked["damping"]),
         search=search,
         selection=get_selection(asked["selection"]),
-        drop=one_of("drop", asked["drop"], get_args(Drop)),
+        drop=drop,
         validation=one_of("validation", asked["validation"], get_args(Validation)),
         split=(asked["validation_fraction"], seed),  # checked if rows are split off
-        holdout_fraction=asked["holdout_fraction"],  # likewise
+        holdout_fraction=number_between(
+            "holdout_fraction", asked["holdout_fraction"], 0, 1, including_low=True
+        ),
         temperature=number_between("temperature", asked["temperature"], 0),
         loss=_loss(asked["loss"]),
         classes=asked["classes"],

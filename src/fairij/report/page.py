@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairij._version import __version__
 from fairij.data.checks import whole_number
+from fairij.data.paths import path_of
 from fairij.errors import printable
 from fairij.mitigator import FairIJ
 from fairij.report import comparisons, headline, sections, training_table
@@ -87,7 +88,7 @@ def write_report(
         The file.
     """
     check_is_fitted(fitted, "edit_")
-    target = Path(path)
+    target = path_of("path", path, "name a file, as in 'page.html'")
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
     test = comparisons.on_test_rows(fitted, X_test, y_test, sensitive_features_test)

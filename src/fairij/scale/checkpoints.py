@@ -7,7 +7,6 @@ again makes the same passes in the same order, so it reads those that were done.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,9 +19,11 @@ from torch import Tensor
 
 from fairij._version import __version__
 from fairij.data.hashing import tensor_fingerprint, without_addresses
+from fairij.data.memory import TooLargeError
+from fairij.data.paths import path_of
 from fairij.data.row_vectors import lies_in_file, new_rows
 from fairij.data.rows import processes, rank
-from fairij.errors import CheckpointError, InvalidInputError
+from fairij.errors import CheckpointError
 from fairij.models.base import Editable
 from fairij.scale.collectives import values_of_all
 from fairij.storage.checksummed import (
@@ -66,13 +67,8 @@ class Journal:
     @classmethod
     def open(cls, folder: Any, facts: Mapping[str, str], *, alone: bool = False) -> Journal:
         """Begin a journal, or resume one with the same facts; ``alone`` if passes are its own."""
-        path = os.fspath(folder) if isinstance(folder, os.PathLike) else folder
-        if not isinstance(path, str) or not path or "\0" in path:
-            raise InvalidInputError(
-                f"`checkpoint` must be the path of a folder, got {folder!r}: give one as in "
-                "checkpoint='run-1', or None to keep nothing."
-            )
-        place = Path(path) / f"process-{rank()}"
+        example = "give that of a folder, as in checkpoint='run-1', or None to keep nothing"
+        place = path_of("checkpoint", folder, example) / f"process-{rank()}"
         with _explained(place, "read"):
             known = _read_facts(place)
             found = sorted(place.iterdir()) if place.exists() else []
@@ -143,6 +139,8 @@ def _opened(record: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The header and the results of a record."""
     try:
         return read_sealed(record, FORMAT)
+    except TooLargeError:
+        raise
     except UNREADABLE as error:
         raise _unusable(record, error) from None
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from fairij._version import __version__
 from fairij.data.hashing import without_addresses
 from fairij.data.memory import TooLargeError
+from fairij.data.paths import path_of
 from fairij.errors import CorruptEditError, InvalidInputError, WrongModelError
 from fairij.method.preparation import Settings
 from fairij.method.types import Outcome
@@ -26,6 +27,7 @@ from fairij.models.base import Editable
 from fairij.storage.checksummed import read_sealed, write_sealed
 
 FORMAT = "fairij.edit/1"
+EXAMPLE = "name a file, as in 'edit.safetensors'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +87,7 @@ class Edit:
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write one safetensors file with a JSON header. It appears whole or not at all."""
-        target = Path(path)
+        target = path_of("path", path, EXAMPLE)
         if target.exists() and not overwrite:
             raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
         dropped = torch.from_numpy(np.ascontiguousarray(self.dropped))
@@ -104,10 +106,11 @@ class Edit:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Edit:
         """Read an edit. All of it is checked before use. Nothing is unpickled."""
-        if not Path(path).is_file():
-            raise FileNotFoundError(f"No edit file at {path}.")
+        file = path_of("path", path, EXAMPLE)
+        if not file.is_file():
+            raise FileNotFoundError(f"No edit file at {file}.")
         try:
-            header, tensors = read_sealed(Path(path), FORMAT)
+            header, tensors = read_sealed(file, FORMAT)
             edit = cls(
                 before=tensors["before"],
                 delta=tensors["delta"],

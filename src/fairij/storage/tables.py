@@ -126,7 +126,7 @@ def near_matches(name: str, known: Sequence[str]) -> list[str]:
     return [folded[other] for other in close]
 
 
-def _opened(file: Path, cell: int) -> io.TextIOWrapper:
+def opened_text(file: Path, cell: int) -> io.TextIOWrapper:
     """A text file, unpacked if it is packed. It ends with an error where it becomes too large."""
     opened: Any = gzip.open if file.name.lower().endswith(".gz") else open
     counted = Counted(opened(file, "rb"), file, cell)
@@ -165,7 +165,7 @@ def _separator(file: Path) -> str:
 
 def _csv(file: Path, text_columns: Sequence[str]) -> pd.DataFrame:
     separator = _separator(file)
-    with _opened(file, CELL) as text:
+    with opened_text(file, CELL) as text:
         header = next(csv.reader(text, delimiter=separator), [])
     check_names(file, header)  # pandas renames repeated columns without telling
     if len(header) == 1 and ";" in header[0]:
@@ -175,7 +175,7 @@ def _csv(file: Path, text_columns: Sequence[str]) -> pd.DataFrame:
         )
 
     def read(**options: Any) -> pd.DataFrame:
-        with _opened(file, CELL) as text:
+        with opened_text(file, CELL) as text:
             return pd.read_csv(text, sep=separator, **options)
 
     frame = read(low_memory=False)
@@ -187,7 +187,7 @@ def _csv(file: Path, text_columns: Sequence[str]) -> pd.DataFrame:
 
 def _json(file: Path) -> pd.DataFrame:
     """A list of records, or one record per line."""
-    with _opened(file, OBJECT) as text:
+    with opened_text(file, OBJECT) as text:
         if file.name.lower().endswith(".json"):
             return pd.DataFrame(json.load(text))
         return pd.DataFrame([json.loads(line) for line in text if line.strip()])

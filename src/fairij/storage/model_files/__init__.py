@@ -38,6 +38,8 @@ def load_model(path: str | os.PathLike[str], opening: Opening | None = None) -> 
         return huggingface.folder(file, opening)
     if not file.exists():
         raise InvalidInputError(f"No model at {file}; check the path.")
+    if not file.is_file():  # reading a pipe or a device may never end
+        raise InvalidInputError(f"A model must be a plain file or a folder; {file} is neither.")
     if file.suffix.lower() not in FORMATS:
         raise InvalidInputError(
             f"A model's name must end in one of {', '.join(FORMATS)}, or be a Hugging Face "

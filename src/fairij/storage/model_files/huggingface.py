@@ -16,7 +16,12 @@ from fairij.errors import InvalidInputError
 from fairij.models.text.library import load_transformers
 from fairij.models.text.tokens import longest_text, with_padding_token
 from fairij.storage.model_files.columns import ModelFile, Opening
-from fairij.storage.model_files.huggingface_checks import check_folder, check_loaded, check_size
+from fairij.storage.model_files.huggingface_checks import (
+    check_finite,
+    check_folder,
+    check_loaded,
+    check_size,
+)
 from fairij.storage.reading import reading
 
 TOKENIZERS = (
@@ -52,6 +57,7 @@ def folder(path: Path, opening: Opening) -> ModelFile:
             **settings,
         )
         check_loaded(path, info)
+        check_finite(path, model)
         model.eval()
         labels = {str(name): int(code) for name, code in (model.config.label2id or {}).items()}
     tokenizer = with_padding_token(tokenizer)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
 
+from fairij.data.memory import check_size as check_memory
 from fairij.errors import InvalidInputError
 
 INDEX = "model.safetensors.index.json"
@@ -18,6 +20,7 @@ LARGEST_TABLE = 2**24  # bytes of a JSON file of settings
 LARGEST_TOKENIZER = 2**27
 SPARE = 10**7  # parameters that need not be stored, as they are computed
 MOST_SHOWN = 3
+MOST_LABELS = 10**5  # where the files do not say
 
 
 def check_folder(path: Path) -> None:
@@ -39,11 +42,34 @@ def check_folder(path: Path) -> None:
     config = json.loads((path / "config.json").read_bytes())
     if not isinstance(config, dict):
         raise InvalidInputError(f"{path / 'config.json'} must hold a table of settings.")
+    _check_labels(path, config)
     for name, value in _settings(config):
         if name.endswith("_implementation") and isinstance(value, str) and "/" in value:
             raise InvalidInputError(
                 f"{path / 'config.json'} names code outside the folder ({name}: {value!r}), and "
                 "no such code is run: remove that entry."
+            )
+
+
+def _check_labels(path: Path, config: Mapping[str, Any]) -> None:
+    """Raise if there are more labels than any tensor has rows: the library names each of them."""
+    labels = config.get("num_labels") or 0
+    largest = max(stored(path, max).values(), default=MOST_LABELS)
+    if not isinstance(labels, int) or labels > largest:
+        raise InvalidInputError(
+            f"{path / 'config.json'} must say how many labels the model has, got "
+            f"{str(labels)[:30]}, but no tensor in the folder has more than {largest} rows: give "
+            "the settings that the model was saved with."
+        )
+
+
+def check_finite(path: Path, model: Any) -> None:
+    """Raise if a parameter is NaN or infinite."""
+    for name, value in model.named_parameters():
+        if not bool(torch.isfinite(value.detach()).all()):
+            raise InvalidInputError(
+                f"{path} must hold finite parameters, but {name!r} has NaN or infinity: it was "
+                "damaged, or its training diverged. Save a model of an earlier step."
             )
 
 
@@ -62,16 +88,19 @@ def check_size(path: Path, config: Any, make: Any) -> None:
             f"{len(sizes)} tensors: give the settings that the model was saved with."
         )
     with torch.device("meta"):
-        needed = sum(p.numel() for p in make(config).parameters())
+        model = make(config)
+    needed = sum(part.numel() for part in model.parameters())
     if needed > 2 * held + SPARE:
         raise InvalidInputError(
             f"{path / 'config.json'} describes a model of {needed} parameters, but the folder's "
             f"files hold {held}: give the settings that the model was saved with."
         )
+    parts = [*model.parameters(), *model.buffers()]
+    check_memory(path, sum(part.numel() * part.element_size() for part in parts))
 
 
-def stored(path: Path) -> dict[str, int]:
-    """How many numbers each tensor in the folder's safetensors files has."""
+def stored(path: Path, of_shape: Callable[[list[int]], int] = math.prod) -> dict[str, int]:
+    """How many numbers each tensor in the folder's safetensors files has, or another number."""
     names = [WEIGHTS] if (path / WEIGHTS).exists() else []
     if not names and (path / INDEX).exists():
         table = json.loads((path / INDEX).read_bytes())["weight_map"]
@@ -85,10 +114,7 @@ def stored(path: Path) -> dict[str, int]:
     for name in names:
         with safe_open(path / name, "pt") as file:
             for key in file.keys():  # noqa: SIM118 - it is no mapping
-                size = 1
-                for length in file.get_slice(key).get_shape():
-                    size *= length
-                sizes[key] = size
+                sizes[key] = of_shape(file.get_slice(key).get_shape() or [1])
     return sizes
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fairij.fairness import CONSTRAINTS, GAPS, Constraint, Gap, check_constraint
-from fairij.fairness.constraints import smooth_parts
+from fairij.fairness.smooth import smooth_parts
 from fairij.fairness.rates import RATES
 
 PARITY = CONSTRAINTS["demographic_parity"]

@@ -71,4 +71,3 @@ def _means(
         total = total + weights[:, :, label].T @ some
     sizes = weights[:, :, labels].sum((0, 2))
     return total / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)[:, None]
-

@@ -26,9 +26,11 @@ from fairij.method.types import FOLDS, assigned
 from fairij.models.losses import Loss
 
 Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
 MOST_WORDS = 50  # of a column of words; rarer ones count as one
 WIDE = 400  # columns, above which Newton's method would be slow
 STEPS = 200  # of the solver of logistic regression
+LARGEST = 1e100  # whose square is a number
 EXTREME = 10.0  # deviations, beyond which numbers count as that
 
 
@@ -46,8 +48,8 @@ def chances_of(
     """
     if constraint.expected is None or not constraint.is_counted(loss):
         raise NoChancesError(
-            "Chances of groups need a constraint that compares rates of classes, as those in "
-            f"`fairij.CONSTRAINTS` do; {constraint.name!r} is none. Use the groups as observed.",
+            "`search` by chances of groups needs a constraint that compares rates of classes, as those "
+            f"in `fairij.CONSTRAINTS` do; {constraint.name!r} is none. Use `chances=False`."
         )
     seen, known = rows.validation, rows.training
     y, codes = seen.y.long(), torch.as_tensor(seen.groups.codes, device=seen.y.device).long()
@@ -80,7 +82,7 @@ def _asks_for_labels(constraint: Constraint) -> bool:
     return any(rate.given != "any label" or rate.counted == "the true class" for rate in rates)
 
 
-def _has_all(y: Array, s: Array, y_seen: Array, s_seen: Array) -> bool:
+def _has_all(y: Codes, s: Codes, y_seen: Codes, s_seen: Codes) -> bool:
     """Whether training rows have every group with every label that validation rows have."""
     return set(zip(s_seen, y_seen, strict=True)) <= set(zip(s, y, strict=True))
 
@@ -91,9 +93,7 @@ def _joint(of_group: list[Array], of_label: Tensor, observed: Tensor) -> Chances
     return Chances(groups * of_label[:, None, :], observed)
 
 
-def _learned(
-    X: Any, s: Array, y: Array, label: int | None, X_new: Any, n_groups: int
-) -> Array:
+def _learned(X: Any, s: Codes, y: Codes, label: int | None, X_new: Any, n_groups: int) -> Array:
     """``P(s | x)`` of new rows, ``(N, G)``, learned from the rows with this label, or from all."""
     own = np.ones(len(s), dtype=bool) if label is None else y == label
     found = np.zeros((X_new.shape[0], n_groups))
@@ -114,8 +114,8 @@ def encoded(tables: list[Any]) -> Any:
     """The rows of all tables as numbers of one scale, ``(N, F)``, dense or sparse."""
     if processes() > 1 or any(is_streamed(X) for X in tables):
         raise NoChancesError(
-            "Chances of groups need rows in the memory of one process, but these are streamed or "
-            "shared by several. Use the groups as observed: `chances=False`."
+            "`search` by chances of groups needs rows in the memory of one process, but these are "
+            "streamed or shared by several. Use `chances=False`."
         )
     if all(sp.issparse(X) for X in tables):
         stacked = sp.vstack(tables).tocsr().astype(np.float64)
@@ -135,8 +135,8 @@ def _frame(X: Any) -> pd.DataFrame:
         values = np.asarray(values)
     if not isinstance(values, np.ndarray) or values.ndim != 2 or values.shape[1] == 0:
         raise NoChancesError(
-            "Chances of groups need rows that are a table of columns, such as an array or a frame; "
-            f"got {type(X).__name__}. Use the groups as observed: `chances=False`."
+            "`search` by chances of groups needs rows that are a table of columns, such as an array or "
+            f"a frame; got {type(X).__name__}. Use `chances=False`."
         )
     return pd.DataFrame(values)
 
@@ -150,6 +150,7 @@ def _encoded(column: pd.Series[Any]) -> Array:
         column = numbers
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     missing = ~np.isfinite(values)
+    values = np.clip(values, -LARGEST, LARGEST)
     if missing.all():
         return np.zeros((len(values), 0))
     filled = np.where(missing, np.mean(values[~missing]), values)
@@ -161,7 +162,7 @@ def _indicators(column: pd.Series[Any]) -> Array:
     """One column for each of the most frequent words; missing is a word."""
     words = column.astype(object).where(column.notna(), "").map(str)
     common = words.value_counts().index[:MOST_WORDS]
-    places = common.get_indexer(words)
+    places = common.get_indexer(pd.Index(words))
     found = np.zeros((len(words), len(common) + 1))
     found[np.arange(len(words)), places] = 1  # -1 is the last, of all rarer ones
     return found

@@ -38,7 +38,7 @@ def settled(
         taken = next(iter(tables), len(forms.searches) - 1)
         why = f"This is {forms.names[taken]}. {refused}"
     else:
-        taken, why = _better(forms, tables, settings)
+        taken, why = better(forms, tables, settings)
     return replace(settings, search=forms.searches[taken]), why
 
 
@@ -47,13 +47,13 @@ def _tables(
 ) -> tuple[dict[int, pd.DataFrame], str]:
     """The cross-fitted candidates of each form that can be run, and why another cannot."""
     found, refused, last = dict[int, pd.DataFrame](), "", len(forms.searches) - 1
+    apart, loss = replace(settings, validation="cross_fit"), prepared.labels.loss
+    pairs = folds(prepared.validation, apart, loss, len(prepared.labels.classes), PARTS)
     for place, search in enumerate(forms.searches):
         if place == last and not found:
             break  # nothing to compare it with
         progress("forms", place, last + 1)
-        trying = replace(settings, search=search.quicker, validation="cross_fit")
-        engine = Engine(editable, prepared, trying, silent)
-        pairs = folds(prepared.validation, trying, engine.loss, engine.n_classes, PARTS)
+        engine = Engine(editable, prepared, replace(apart, search=search.quicker), silent)
         try:
             found[place] = engine.tried(pairs)[-1]
         except NoChancesError as error:
@@ -62,9 +62,7 @@ def _tables(
     return found, refused
 
 
-def _better(
-    forms: Forms, tables: dict[int, pd.DataFrame], settings: Settings
-) -> tuple[int, str]:
+def better(forms: Forms, tables: dict[int, pd.DataFrame], settings: Settings) -> tuple[int, str]:
     """The form whose own choice the rule takes before those of the others."""
     rule, places = settings.selection, list(tables)
     choices = [table.iloc[[rule.choose(measures_of(table))]] for table in tables.values()]

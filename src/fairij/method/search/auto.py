@@ -36,7 +36,9 @@ class Auto(SearchDefaults):
             )
             return Forms((Constrained(),), (plain,), why)
         by_chances = "the constrained search with the validation loss and chances of groups"
-        searches = (Constrained(chances=True, loss_on="validation"), Constrained())
+        # one Newton step for each stage: for trees a second one hardly changes the trade-off
+        held = Constrained(newton=1, chances=True, loss_on="validation")
+        searches = (held, Constrained())
         return Forms(searches, (by_chances, plain))
 
     def propose(self, context: SearchContext) -> Iterator[Proposal]:

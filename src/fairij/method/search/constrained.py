@@ -112,8 +112,8 @@ class Constrained(SearchDefaults):
     def account(self, k: int, scale: float, rows: int) -> Account:
         way = "of the way to where the gap should be closed"
         return Account(
-            f"moved the parameters {min(scale, 1.0):.0%} {way}, and kept the {self.loss_on} loss as "
-            "low as it can be there, without training again.",
+            f"moved the parameters {min(scale, 1.0):.0%} {way}, and kept the loss as low as it can "
+            "be there, without training again.",
             "length of the path",
             f"{scale:.0%}",
             f"{way}; above 100% it stays there and lowers the loss",
@@ -123,7 +123,9 @@ class Constrained(SearchDefaults):
     def propose(self, context: SearchContext) -> Iterator[Proposal]:
         if len(context.order) == 0:
             return
-        damping = self.damping or SHARE[self.loss_on] * context.inverse.damping
+        damping = SHARE[self.loss_on] * context.inverse.damping
+        if self.damping is not None:
+            damping = self.damping
         if self.chances or self.loss_on != "training":
             context = context.posed(chances=self.chances, loss_on=self.loss_on)
         descent = Descent(context, damping, self.products)

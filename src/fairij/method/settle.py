@@ -15,7 +15,7 @@ from fairij.method.selection import measures_of
 from fairij.method.types import folds
 from fairij.models.base import Editable
 
-PARTS = 3  # of the validation rows, for the comparison
+PARTS = 2  # of the validation rows, for the comparison
 
 
 def settled(

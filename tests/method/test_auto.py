@@ -108,7 +108,8 @@ def test_trees_take_the_form_that_holds_on_other_rows() -> None:
     assert isinstance(found.search_, Constrained)
     why = found.diagnostics_["search_reason"]
     named = "chances of groups" if found.search_.chances else "groups as observed"
-    assert why.startswith("This is the constrained search") and named in why.split(".")[0]
+    assert why.startswith("This is the constrained search")
+    assert named in why.split(".")[0]
     assert why.count("gap 0.") == 2
     assert found.diagnostics_["seconds"]["forms"] > 0
     assert found.edit_.settings["search"] == repr(found.search_)
@@ -133,7 +134,8 @@ def test_the_form_is_chosen_by_the_rule_of_choice() -> None:
         taken, why = better(forms, tables, settings)
         assert taken == expected
         assert why.startswith(f"This is {forms.names[expected]}.")
-    assert "gap 0.2000, accuracy 0.9000" in why and "gap 0.0500, accuracy 0.8900" in why
+    assert "gap 0.2000, accuracy 0.9000" in why
+    assert "gap 0.0500, accuracy 0.8900" in why
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from fairij.errors import InvalidInputError
 from fairij.fairness.chances import Chances
 from fairij.fairness.constraints import CONSTRAINTS, Constraint
 from fairij.fairness.groups import encode_groups
+from fairij.method import group_model
 from fairij.method.fairness_rows import FairnessRows, GroupedRows
 from fairij.method.group_model import NoChancesError, chances_of, encoded
 from fairij.models.losses import LOSSES
@@ -153,3 +154,9 @@ def test_other_constraints_are_refused() -> None:
         chances_of(rows, Z, loss, own, 0)
     with pytest.raises(NoChancesError, match="'mean_error' is none"):
         chances_of(rows, Z, LOSSES["squared_error"], CONSTRAINTS["mean_error"], 0)
+
+
+def test_rows_of_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_model, "processes", lambda: 2)
+    with pytest.raises(NoChancesError, match="shared by several"):
+        found()

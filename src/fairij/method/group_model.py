@@ -48,8 +48,8 @@ def chances_of(
     """
     if constraint.expected is None or not constraint.is_counted(loss):
         raise NoChancesError(
-            "`search` by chances of groups needs a constraint that compares rates of classes, as those "
-            f"in `fairij.CONSTRAINTS` do; {constraint.name!r} is none. Use `chances=False`."
+            "`search` by chances of groups needs a constraint that compares rates of classes, as "
+            f"those in `fairij.CONSTRAINTS` do; {constraint.name!r} is none. Use `chances=False`."
         )
     seen, known = rows.validation, rows.training
     y, codes = seen.y.long(), torch.as_tensor(seen.groups.codes, device=seen.y.device).long()
@@ -135,8 +135,8 @@ def _frame(X: Any) -> pd.DataFrame:
         values = np.asarray(values)
     if not isinstance(values, np.ndarray) or values.ndim != 2 or values.shape[1] == 0:
         raise NoChancesError(
-            "`search` by chances of groups needs rows that are a table of columns, such as an array or "
-            f"a frame; got {type(X).__name__}. Use `chances=False`."
+            "`search` by chances of groups needs rows that are a table of columns, as in an array "
+            f"or frame; got {type(X).__name__}. Use `chances=False`."
         )
     return pd.DataFrame(values)
 

@@ -192,7 +192,7 @@ class FairIJ(EditingEstimator):
             outcome = Engine(editable, prepared, settings, progress).run()  # engine
         run.finish()
         seconds |= outcome.diagnostics["seconds"]  # results
-        outcome.diagnostics["search_reason"] = why
+        outcome.diagnostics |= {"search_reason": why} if why else {}
         found = attributes_of(editable, prepared, settings, outcome, data.rows, n_rows(X), seconds)
         self.__dict__.update(found)
         loss, dropped = found["loss_"].name, found["dropped_"]

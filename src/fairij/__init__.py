@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.data.sources import ArraySource, LoaderSource
     from fairij.fairness import CONSTRAINTS, Audit, Constraint, audit
     from fairij.method.curvature import CURVATURES
+    from fairij.method.search.auto import Auto
     from fairij.method.search.constrained import Constrained
     from fairij.method.search.dropping import AllPositive, Grid, Sequential
     from fairij.method.search.reweighting import Path, Reweight
@@ -42,7 +43,7 @@ _NAMES = {
     "fairness": "CONSTRAINTS Audit Constraint audit",
     "method.curvature": "CURVATURES",
     "models.losses": "LOSSES",
-    "method.search": "AllPositive Constrained Grid Path Reweight Sequential",
+    "method.search": "AllPositive Auto Constrained Grid Path Reweight Sequential",
     "method.selection": "AccuracyBudget Budget LowestGap TargetGap pareto_front",
     "mitigator": "FairIJ",
     "models": "Editable adapt",
@@ -56,7 +57,7 @@ _ROOMS = {"baselines", "datasets", "errors", "fairness", "language", "models", "
 
 __all__ = [
     "CONSTRAINTS", "CURVATURES", "LOSSES", "SOLVERS", "AccuracyBudget", "AllPositive",
-    "ArraySource", "ArrowSource", "Audit", "Budget", "ConjugateGradient", "Constrained",
+    "ArraySource", "ArrowSource", "Audit", "Auto", "Budget", "ConjugateGradient", "Constrained",
     "Constraint", "Edit", "Editable", "Exact", "FairIJ", "Grid", "Identity", "LoaderSource",
     "LowestGap", "Neumann", "Path", "PrintedWoodFisher", "Reweight", "Sequential", "Shard",
     "SharedConjugateGradient", "TargetGap", "Woodbury", "__version__", "adapt", "audit",

@@ -25,6 +25,7 @@ from fairij.method.results import attributes_of, choice_of, undefined_notices
 from fairij.method.run import Progress, Run, silent, timed
 from fairij.method.search.base import Search
 from fairij.method.selection import Selection
+from fairij.method.settle import settled
 from fairij.models import adapt
 from fairij.models.base import Editable
 from fairij.models.doubts import outputs_asked
@@ -58,6 +59,7 @@ class FairIJ(EditingEstimator):
     search : str or Search, default="grid"
         Which edits to try. "grid" (k by scale), "all_positive" and "sequential" drop rows;
         "reweight" lowers the weights of harmful rows; "path" and "constrained" go in small steps.
+        "auto" takes the form of "constrained" that suits the model.
     selection : str or Selection, default="budget"
         Which edit to take: the smallest gap that costs little (`Budget`), or "lowest_gap".
     drop : {"fairness", "loss_aware"}, default="fairness"
@@ -122,7 +124,8 @@ class FairIJ(EditingEstimator):
     edit_ : Edit
         The edit, which can be saved, applied and undone.
     search_, diagnostics_ : Search, dict
-        The search as an object; damping, residuals, gradient norm, surrogates, seconds.
+        The search as an object; damping, residuals, gradient norm, surrogates, seconds. With
+        ``search="auto"``: the search that was taken, and why (``search_reason``).
     """
 
     estimator: Any
@@ -185,9 +188,11 @@ class FairIJ(EditingEstimator):
         with timed(seconds, "linearize"):
             prepared = prepare(editable, data, settings)
         with shown(settings.verbose) as progress:
+            settings, why = settled(editable, prepared, settings, progress, seconds)
             outcome = Engine(editable, prepared, settings, progress).run()  # engine
         run.finish()
         seconds |= outcome.diagnostics["seconds"]  # results
+        outcome.diagnostics |= {"search_reason": why} if why else {}
         found = attributes_of(editable, prepared, settings, outcome, data.rows, n_rows(X), seconds)
         self.__dict__.update(found)
         loss, dropped = found["loss_"].name, found["dropped_"]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fairij.fairness import CONSTRAINTS, GAPS, Constraint, Gap, check_constraint
-from fairij.fairness.constraints import smooth_parts
 from fairij.fairness.rates import RATES
+from fairij.fairness.smooth import smooth_parts
 
 PARITY = CONSTRAINTS["demographic_parity"]
 ODDS = CONSTRAINTS["equalized_odds_balanced"]

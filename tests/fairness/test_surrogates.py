@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fairij.fairness import GAPS, Gap
-from fairij.fairness.constraints import smooth_gap, smooth_parts
 from fairij.fairness.rates import Rate
+from fairij.fairness.smooth import smooth_gap, smooth_parts
 from group_reference import fixed
 
 FOLDS: dict[str, Callable[[list[float]], float]] = {

@@ -45,7 +45,8 @@ def odds_gaps(z: torch.Tensor, y: torch.Tensor, groups: torch.Tensor) -> torch.T
 
 
 @pytest.mark.parametrize("gaps", [mean_gap, odds_gaps])
-def test_it_ends_where_a_general_solver_ends(gaps: Any) -> None:
+@pytest.mark.parametrize("loss_on", ["training", "validation"])
+def test_it_ends_where_a_general_solver_ends(gaps: Any, loss_on: str) -> None:
     """The least ``Phi`` at which the gaps are zero, of a linear model that was not trained out."""
     data, damping = problem(), 1e-2
     model = LogisticRegression(tol=0.05, C=10.0).fit(data.X.astype(float), data.y)
@@ -58,7 +59,7 @@ def test_it_ends_where_a_general_solver_ends(gaps: Any) -> None:
             model,
             constraints=constraint,
             solver=Exact(),
-            search=Constrained(steps=4, newton=4, damping=damping),
+            search=Constrained(steps=4, newton=4, damping=damping, loss_on=loss_on),
             verbose=False,
         ),
         X=data.X.astype(float),
@@ -67,12 +68,13 @@ def test_it_ends_where_a_general_solver_ends(gaps: Any) -> None:
     start = adapt(model).theta.numpy()
     rows, rows_val = (np.c_[X, np.ones(len(X))].astype(float) for X in (data.X, data.X_val))
     codes = torch.tensor(encode_groups(data.sex_val).codes)
+    kept, truth = (rows, data.y) if loss_on == "training" else (rows_val, data.y_val)
 
     def loss(theta: np.ndarray) -> float:
-        z = rows @ theta
-        return float(np.mean(np.logaddexp(0, z) - data.y * z) + theta[:-1] @ theta[:-1] / 4800)
+        z = kept @ theta
+        return float(np.mean(np.logaddexp(0, z) - truth * z) + theta[:-1] @ theta[:-1] / 4800)
 
-    pull = rows.T @ (expit(rows @ start) - data.y) / len(rows) + np.r_[start[:-1], 0] / 2400
+    pull = kept.T @ (expit(kept @ start) - truth) / len(kept) + np.r_[start[:-1], 0] / 2400
 
     def phi(theta: np.ndarray) -> float:
         move = theta - start

@@ -367,7 +367,7 @@ def run(
     objective = case.objective()
     inverse = Exact().prepare(GGN(objective), DAMPING)
     heard = [] if calls is None else calls
-    context = SearchContext(objective, inverse, torch.tensor(order), *[None] * 7)
+    context = SearchContext(objective, inverse, torch.tensor(order), *[None] * 8)
     judge = judge_for(case, constraint, groups)
     found = judged_candidates(search, context, judge, lambda *say: heard.append(say))
     assert len(found.moves) == len(found.table) - 1  # what was judged is what is returned

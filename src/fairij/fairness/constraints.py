@@ -6,7 +6,7 @@ rates, a `Constraint`, or a differentiable function of ``(outputs, y, groups)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.errors import InvalidInputError, Notice, SmallGroupWarning
+from fairij.fairness.chances import Chances, expected_parts
 from fairij.fairness.groups import Groups
 from fairij.fairness.optimism import half_width, rows_needed
 from fairij.fairness.rates import GAPS, Gap, Rate
+from fairij.fairness.smooth import signed_parts, smooth_gap, smooth_parts
 from fairij.fairness.uncertainty import of_counts, of_means
 
 Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -67,6 +69,8 @@ class Constraint:
         Like ``surrogate``, but returns the gaps that it sums, ``(P,)``, to close them together.
     signed : callable, default=None
         Like ``parts``, but returns differences that have a sign. The gap is zero where all are.
+    expected : callable, default=None
+        Like ``signed``, of ``(scores, weights, observed)``: see `fairij.fairness.chances`.
     uncertainty : callable, default=None
         Takes what ``metric`` takes. Returns ``gap_error``, the gap's standard error, and ``gap_p``,
         the chance of such differences if there is no gap. None: nothing is known of either.
@@ -81,6 +85,7 @@ class Constraint:
     pairwise: bool = field(default=False, kw_only=True)
     parts: Surrogate | None = field(default=None, kw_only=True)
     signed: Surrogate | None = field(default=None, kw_only=True)
+    expected: Surrogate | None = field(default=None, kw_only=True)
     uncertainty: Callable[..., Uncertainty] | None = field(default=None, kw_only=True)
 
     @classmethod
@@ -95,6 +100,7 @@ class Constraint:
             pairwise=True,
             parts=partial(smooth_parts, gap) if gap.balanced else None,
             signed=partial(signed_parts, gap),
+            expected=partial(expected_parts, gap) if gap.is_classification else None,
             uncertainty=partial(of_counts if gap.is_classification else of_means, gap),
         )
 
@@ -130,22 +136,34 @@ class Constraint:
             return [(float(self._scalar(value)), self._gradient(value, z)) for value in values]
 
     def signed_gradients(
-        self, z: Tensor, y: Tensor, groups: Groups, loss: ScoringLoss, temperature: float
+        self,
+        z: Tensor,
+        y: Tensor,
+        groups: Groups,
+        loss: ScoringLoss,
+        temperature: float,
+        chances: Chances | None = None,
     ) -> list[Signed]:
         """Differences with a sign: each smooth, hard, and with the gradient of the smooth one.
 
-        Of a constraint that has none, its parts, which are gaps or values to be made small.
+        Of a constraint that has none, its parts, which are gaps or values to be made small. With
+        ``chances`` the smooth ones are taken by them, the hard ones as observed.
         """
         z = z.detach().clone().requires_grad_()
         codes = torch.as_tensor(groups.codes, device=z.device)
         take = self.signed or self.parts or (lambda *data: self.surrogate(*data)[None])
         with torch.enable_grad():
             seen = z if self.takes_outputs else loss.scores(z, temperature)
-            smooth = list(take(seen, y, codes))
-            hard = list(take(self._hard(seen, z, loss).detach(), y, codes))
+            thresholded = self._hard(seen, z, loss).detach()
+            if chances is None or self.expected is None:
+                smooth, hard = take(seen, y, codes), take(thresholded, y, codes)
+            else:
+                weights, observed = chances.weights.to(seen), chances.observed.to(seen)
+                smooth = self.expected(seen, weights, observed)
+                hard = self.expected(thresholded, observed, observed)
             return [
                 (float(self._scalar(soft)), float(self._scalar(value)), self._gradient(soft, z))
-                for soft, value in zip(smooth, hard, strict=True)
+                for soft, value in zip(list(smooth), list(hard), strict=True)
             ]
 
     def _is_thresholded(self, loss: ScoringLoss) -> bool:
@@ -214,79 +232,6 @@ class Constraint:
 
 def _numbers(*values: Tensor) -> tuple[NDArray[np.float64], ...]:
     return tuple(value.detach().cpu().double().numpy() for value in values)
-
-
-def smooth_gap(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
-    """The fold of `smooth_parts`: gaps are absolute, so a sum cannot cancel, unlike the paper's."""
-    parts = smooth_parts(gap, scores, y, groups)
-    if gap.fold == "worst_case":
-        return parts.amax()
-    return parts.mean() if gap.fold == "mean" else parts.sum()
-
-
-def smooth_parts(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
-    """``max_g E[score | g] - min_g E[score | g]`` of each rate and each class, ``(P,)``."""
-    return torch.cat([_differences(*part) for part in _compared(gap, scores, y, groups)])
-
-
-def signed_parts(gap: Gap, scores: Tensor, y: Tensor, groups: Tensor) -> Tensor:
-    """``E[score | g] - E[score | h]`` of each rate and each class, for the largest group h, (P,).
-
-    Unlike `smooth_parts` these have a sign, so they are smooth where they are zero.
-    """
-    return torch.cat([_from_largest(*part) for part in _compared(gap, scores, y, groups)])
-
-
-def _compared(
-    gap: Gap, scores: Tensor, y: Tensor, groups: Tensor
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """What the rates are means of, ``(n, K)``, with the groups of those rows."""
-    for rate in gap.rates:
-        columns = _columns(rate, scores, y)
-        if rate.given == "any label":
-            yield columns, groups
-            continue
-        for column, label in enumerate([1] if scores.ndim == 1 else range(columns.shape[1])):
-            rows = (y == label) == (rate.given == "the class")
-            yield columns[rows, column : column + 1], groups[rows]
-
-
-def _columns(rate: Rate, scores: Tensor, y: Tensor) -> Tensor:
-    """What the rate is the mean of, ``(N, K)``: smooth in the scores."""
-    if rate.counted == "error":
-        return (scores - y)[:, None]
-    if rate.counted == "the true class":
-        if scores.ndim == 1:
-            return torch.where(y == 1, scores, 1 - scores)[:, None]
-        return scores.gather(1, y.long()[:, None])
-    columns = scores[:, None] if scores.ndim == 1 else scores
-    return 1 - columns if rate.counted == "another class" else columns
-
-
-def _differences(columns: Tensor, groups: Tensor) -> Tensor:
-    """``max_g - min_g`` of each column's mean, over the groups that occur; 0 without rows."""
-    if len(groups) == 0:
-        return columns.sum(0)  # zeros that stay in the graph
-    means, _ = _means(columns, groups)
-    return means.max(0).values - means.min(0).values
-
-
-def _from_largest(columns: Tensor, groups: Tensor) -> Tensor:
-    """Each column's mean in each group that occurs, less that in the largest one."""
-    if len(groups) == 0:
-        return columns.sum(0)
-    means, sizes = _means(columns, groups)
-    largest = int(sizes.argmax())
-    others = [code for code in range(len(sizes)) if code != largest]
-    return (means[others] - means[largest]).flatten()
-
-
-def _means(columns: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean of each column in each group that occurs, ``(G, K)``, and the groups' sizes."""
-    present, codes = torch.unique(groups, return_inverse=True)
-    sums = columns.new_zeros(len(present), columns.shape[1]).index_add(0, codes, columns)
-    sizes = torch.bincount(codes, minlength=len(present))
-    return sums / sizes[:, None], sizes
 
 
 CONSTRAINTS: dict[str, Constraint] = {name: Constraint.of(gap) for name, gap in GAPS.items()}

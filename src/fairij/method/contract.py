@@ -145,6 +145,7 @@ def _context() -> SearchContext:
         lambda _: inverse,
         signed_at,
         lambda there, damping, *_: Exact().prepare(GGN(there), damping),
+        lambda *_: (objective, signed_at),
     )
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from fairij.errors import InvalidInputError, NothingToDropWarning, Notice
 from fairij.fairness.optimism import MOST_ROWS, Patterns
 from fairij.method.candidates import Judge, Move, judged_candidates, pooled_table
 from fairij.method.chooser import Chooser, trial_at
+from fairij.method.contexts import Contexts
 from fairij.method.curvature import largest_eigenvalue, make_curvature
 from fairij.method.fairness_rows import FairnessRows, GroupedRows
 from fairij.method.influence import (
@@ -31,7 +31,6 @@ from fairij.method.objective import Objective, normalised_weights
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.results import diagnose, drift_notices, scale_notices, unsolved_notices
 from fairij.method.run import Progress, timed
-from fairij.method.search.base import SearchContext, SignedGaps
 from fairij.method.selection import measures_of, pareto_front
 from fairij.method.types import Outcome, Ranking, Target, Trial, folds, pools
 from fairij.models.base import Editable
@@ -52,18 +51,14 @@ class Engine:
         self.loss = prepared.labels.loss
         self.n_classes = len(prepared.labels.classes)
         self.curvature = make_curvature(settings.curvature, self.objective)
+        self.contexts = Contexts(editable, self.objective, settings)
         self.seconds: dict[str, float] = {}
         self.notices: list[Notice] = []
         self.remarks: list[str] = []  # on the choice
 
     def run(self) -> Outcome:
         pairs = folds(self.validation, self.settings, self.loss, self.n_classes)
-        targets = [self.target(rows) for rows, _ in pairs]
-        with self._timed("candidates"):
-            judges = [self._judge(rows) for _, rows in pairs]
-        trials = [self._trial(inverse, targets, judges) for inverse in self._inverses()]
-        first, *others = [trial.table for trial in trials]
-        table = pd.concat([first, *(t[t["k"] > 0] for t in others)], ignore_index=True)
+        trials, judges, table = self.tried(pairs)
         chooser = Chooser(self.settings.selection, self.loss, self._timed)
         if self.settings.validation == "cross_fit":
             chosen, judged = chooser.choose(table), self.validation
@@ -83,6 +78,18 @@ class Engine:
         if not self.settings.search.drops and self.settings.validation != "cross_fit":
             outcome.moves = self._all_moves(table, trials)
         return outcome
+
+    def tried(
+        self, pairs: list[tuple[GroupedRows, GroupedRows]]
+    ) -> tuple[list[Trial], list[Judge], pd.DataFrame]:
+        """All candidates of these pairs of validation rows, tried and judged; one table of them."""
+        targets = [self.target(rows) for rows, _ in pairs]
+        with self._timed("candidates"):
+            judges = [self._judge(rows) for _, rows in pairs]
+        trials = [self._trial(inverse, targets, judges) for inverse in self._inverses()]
+        first, *others = [trial.table for trial in trials]
+        table = pd.concat([first, *(t[t["k"] > 0] for t in others)], ignore_index=True)
+        return trials, judges, table
 
     def target(self, rows: GroupedRows) -> Target:
         """The surrogate on these validation rows and known training rows, and its gradient."""
@@ -176,7 +183,7 @@ class Engine:
     def _trial(self, inverse: Inverse, targets: list[Target], judges: list[Judge]) -> Trial:
         rankings = [self.rank(target, inverse) for target in targets]
         shared = min(len(ranking.order) for ranking in rankings)  # what every fold can drop
-        contexts = [self._context(inverse, ranking, shared) for ranking in rankings]
+        contexts = [self.contexts.of(inverse, ranking, shared) for ranking in rankings]
         with self._timed("candidates"):
             found = [
                 judged_candidates(
@@ -192,71 +199,6 @@ class Engine:
         self.notices += [notice for notice in dict.fromkeys(said) if notice not in self.notices]
         table = pooled_table(found, judges[0])
         return Trial(inverse, rankings, table, found[0].moves, found[0].estimated)
-
-    def _context(
-        self, inverse: Inverse, ranking: Ranking, most: int | None = None
-    ) -> SearchContext:
-        target, weights = ranking.target, ranking.weights
-
-        def inverse_at(move: Tensor) -> Inverse:
-            there = make_curvature(self.settings.curvature, self.objective.moved(move))
-            return self.settings.solver.unshared.prepare(there, inverse.damping)
-
-        return SearchContext(
-            self.objective,
-            inverse,
-            ranking.order[:most],
-            ranking.influence,
-            target.gradients @ weights.to(target.gradients),
-            float(weights.to(target.gaps) @ target.gaps),
-            self._gaps_at(target.rows),
-            inverse_at,
-            self._signed_at(target.rows),
-            self._inverse_of,
-        )
-
-    def _inverse_of(
-        self, there: Objective, damping: float, products: int, last: Inverse | None
-    ) -> Inverse:
-        curvature = make_curvature(self.settings.curvature, there)
-        near = None if last is None else last.near(curvature, damping)
-        solver = self.settings.solver.stopped_after(products)
-        return near or solver.prepare(curvature, damping)
-
-    def _signed_at(self, rows: FairnessRows) -> Callable[[Objective, Tensor], SignedGaps]:
-        s = self.settings
-        X = rows.validation.X
-        fitted = cache(lambda: self.editable.linearize(X))  # for several gradients each
-
-        def signed_at(objective: Objective, move: Tensor) -> SignedGaps:
-            there = rows.slopes(fitted().moved(move), objective.model)
-            parts = s.constraint.signed_gradients(
-                there.outputs, rows.y, rows.groups, self.loss, s.temperature
-            )
-            soft, hard, weights = zip(*parts, strict=True)
-            return SignedGaps(
-                torch.tensor(soft, dtype=torch.float64),
-                torch.tensor(hard, dtype=torch.float64),
-                s.constraint.signed is not None,
-                lambda: torch.stack([there.vjp(some) for some in weights], 1),
-            )
-
-        return signed_at
-
-    def _gaps_at(self, rows: FairnessRows) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        s = self.settings
-        X = rows.validation.X
-        fitted = cache(lambda: self.editable.linearize(X, keep=False))  # once, if asked for
-
-        def gaps_at(move: Tensor) -> tuple[Tensor, Tensor]:
-            there = rows.slopes_moved(fitted(), move)
-            parts = s.constraint.part_gradients(
-                there.outputs, rows.y, rows.groups, self.loss, s.temperature, hard=True
-            )
-            gaps = torch.tensor([gap for gap, _ in parts], dtype=torch.float64)
-            return gaps, torch.stack([there.vjp(weights) for _, weights in parts], 1)
-
-        return gaps_at
 
     def _solve(self, inverse: Inverse, dropped: Tensor) -> Solution:
         pull = nested_gradients(self.objective, dropped, [len(dropped)])[:, 0]
@@ -320,7 +262,7 @@ class Engine:
         if self.settings.search.drops:
             solution = self._solve(trial.inverse, dropped)
             return Move(solution.x, scale, float(solution.told[0]))
-        for proposal in self.settings.search.propose(self._context(trial.inverse, ranking)):
+        for proposal in self.settings.search.propose(self.contexts.of(trial.inverse, ranking)):
             if proposal.label == scale:
                 return Move(proposal.direction, 1.0, proposal.error)
             if proposal.label is None and scale in proposal.scales:

@@ -88,7 +88,7 @@ def pools(settings: Settings, loss: Loss) -> bool:
 
 
 def folds(
-    rows: GroupedRows, settings: Settings, loss: Loss, n_classes: int
+    rows: GroupedRows, settings: Settings, loss: Loss, n_classes: int, parts: int = FOLDS
 ) -> list[tuple[GroupedRows, GroupedRows]]:
     """Pairs of validation rows: what the gradient sees, what candidates are judged on."""
     if settings.validation == "reuse":
@@ -96,7 +96,7 @@ def folds(
     strata = rows.groups.codes.astype(np.int64)
     if loss.is_classification:
         strata = strata * n_classes + rows.y.cpu().numpy().astype(np.int64)
-    fold = assigned(strata, FOLDS if pools(settings, loss) else 2, settings.seed)
+    fold = assigned(strata, parts if pools(settings, loss) else 2, settings.seed)
     judged = range(fold.max() + 1) if settings.validation == "cross_fit" else (1,)
     return [
         (rows.take(np.flatnonzero(fold != f)), rows.take(np.flatnonzero(fold == f))) for f in judged

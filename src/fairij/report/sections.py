@@ -214,6 +214,7 @@ def settings_section(fitted: FairIJ) -> dict[str, list[tuple[str, str]]]:
     edit, found, label = fitted.edit_, fitted.diagnostics_, fitted.before_.positive_label
     data = {
         "model": type(fitted.estimator).__name__,
+        "why this search": found.get("search_reason"),
         "training rows": f"{found['n_train']:,}",
         "rows to judge edits on": f"{int(fitted.before_.by_group['count'].sum()):,}",
         "positive label": None if label is None else shortened(label),

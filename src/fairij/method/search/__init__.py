@@ -7,6 +7,7 @@ from fairij import load_later
 
 # the module and the class of each search; `SEARCHES` has the classes themselves
 NAMES = {
+    "auto": "auto.Auto",
     "grid": "dropping.Grid",
     "all_positive": "dropping.AllPositive",
     "sequential": "dropping.Sequential",
@@ -14,5 +15,5 @@ NAMES = {
     "path": "reweighting.Path",
     "constrained": "constrained.Constrained",
 }
-_OTHERS = {"base": "Proposal Search SearchContext SearchDefaults SignedGaps"}
+_OTHERS = {"base": "Forms Proposal Search SearchContext SearchDefaults SignedGaps"}
 __getattr__ = load_later(__name__, _OTHERS, SEARCHES=NAMES)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import nan
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
@@ -35,6 +35,13 @@ class SignedGaps:
         return first - share * (first if self.to_zero else first.abs())
 
 
+SignedAt = Callable[[Objective, Tensor], SignedGaps]
+"""(The objective at a move, the move) -> the gaps with a sign there."""
+
+Posed = tuple[Objective, SignedAt]
+"""A constrained problem: what is to stay low, and what is to be closed."""
+
+
 @dataclass(frozen=True)
 class SearchContext:
     """One fairness gradient and what was computed from it, before any edit is tried."""
@@ -48,12 +55,18 @@ class SearchContext:
     # a move (D,) -> the gaps of hard predictions there (P,), gradients of the soft gaps (D, P)
     gaps_at: Callable[[Tensor], tuple[Tensor, Tensor]]
     inverse_at: Callable[[Tensor], Inverse]  # a move (D,) -> the damped inverse there
-    # the objective at a move, and the move -> the gaps with a sign there
-    signed_at: Callable[[Objective, Tensor], SignedGaps]
+    signed_at: SignedAt
     # an objective, a damping, a number of products, the inverse nearby that was made before
     # -> an inverse that stops after so many products
     inverse_of: Callable[[Objective, float, int, Inverse | None], Inverse]
+    # whether by chances, and on which rows the loss is -> the problem; see `posed`
+    pose: Callable[[bool, str], Posed]
     notices: list[Notice] = field(default_factory=list)  # what the search wants to be said
+
+    def posed(self, *, chances: bool, loss_on: str) -> SearchContext:
+        """The same with the gaps by chances of groups, or the loss on "validation" rows."""
+        objective, signed_at = self.pose(chances, loss_on)
+        return replace(self, objective=objective, signed_at=signed_at)
 
 
 @dataclass(frozen=True)
@@ -65,6 +78,15 @@ class Proposal:
     scales: tuple[float, ...]
     label: float | None = None  # the scale in the table of candidates, if it is not c
     error: float = nan  # in energy, of the solves behind the direction; NaN if not known
+
+
+@dataclass(frozen=True)
+class Forms:
+    """Searches of which one is to be taken: by the rule of choice on rows not seen by the edits."""
+
+    searches: tuple[Search, ...]
+    names: tuple[str, ...]  # of the searches, in words
+    why: str = ""  # a sentence, if there is one search only
 
 
 @dataclass(frozen=True)
@@ -86,6 +108,18 @@ class SearchDefaults(Protocol):
     stops_early: ClassVar[bool] = False  # at the first proposal that does not lower the gap
     row_by_row: ClassVar[bool] = True  # whether it decides for each row to drop or reweight it
     recomputes_gradient: ClassVar[bool] = False  # then one linear estimate says little
+
+    @property
+    def quicker(self) -> Any:
+        """The same with fewer edits, to compare it with other searches."""
+        return self
+
+    def forms(self, *, trained_together: bool, drop: str) -> Forms | None:
+        """The searches to compare before one of them is run; None if it is itself one.
+
+        ``trained_together``: see `Editable`. ``drop``: the setting of that name.
+        """
+        return None
 
     def most(self, rows: int) -> int | None:
         """The most rows that are ever dropped; None for no limit."""

@@ -1,0 +1,51 @@
+"""The search that suits the model: one form, or the better of two by rows that no edit has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fairij.method.search.base import Account, Forms, Proposal, SearchContext, SearchDefaults
+from fairij.method.search.constrained import Constrained
+from fairij.method.search.dropping import Grid
+
+
+@dataclass(frozen=True)
+class Auto(SearchDefaults):
+    """Take `Constrained`, in the form that suits the model.
+
+    Networks and linear models: as it is. Tree ensembles: of two forms, the training loss with
+    observed groups, and the validation loss with chances of groups, the one whose choice is better
+    on validation rows that its edits had not seen. With ``drop="loss_aware"``: `Grid`, as only
+    rows can be dropped by two scores.
+    """
+
+    name: ClassVar[str] = "auto"
+    recomputes_gradient: ClassVar[bool] = True
+
+    def forms(self, *, trained_together: bool, drop: str) -> Forms:
+        if drop == "loss_aware":
+            why = "Rows are dropped, because `drop='loss_aware'` asks for a list of them."
+            return Forms((Grid(),), ("dropping rows",), why)
+        plain = "the constrained search with the training loss and the groups as observed"
+        if trained_together:
+            why = (
+                "The constrained search was taken: it keeps the training loss low, which says much "
+                "of a model whose parameters were trained together."
+            )
+            return Forms((Constrained(),), (plain,), why)
+        by_chances = "the constrained search with the validation loss and chances of groups"
+        # one Newton step for each stage: for trees a second one hardly changes the trade-off
+        held = Constrained(newton=1, chances=True, loss_on="validation")
+        searches = (held, Constrained())
+        return Forms(searches, (by_chances, plain))
+
+    def propose(self, context: SearchContext) -> Iterator[Proposal]:
+        return Constrained().propose(context)
+
+    def count(self, context: SearchContext) -> int:
+        return Constrained().count(context)
+
+    def account(self, k: int, scale: float, rows: int) -> Account:
+        return Constrained().account(k, scale, rows)

@@ -159,7 +159,9 @@ def test_rows_that_play_no_part() -> None:
     assert plain.holdout_before_ is None
     assert plain.holdout_after_ is None
     for bad in (-0.1, 1.0, "half", float("nan")):
-        with pytest.raises(InvalidInputError, match="`holdout_fraction` must be a number, above 0"):
+        with pytest.raises(
+            InvalidInputError, match="`holdout_fraction` must be a number, at least 0"
+        ):
             data.fit(fair(holdout_fraction=bad))
 
 

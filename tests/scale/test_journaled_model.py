@@ -304,7 +304,7 @@ def test_a_checkpoint_that_is_no_folder(
     tmp_path: Path, folder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInputError, match="`checkpoint` must be the path of a folder, got"):
+    with pytest.raises(InvalidInputError, match="`checkpoint` must be a path, of text"):
         DATA.fit(fair(**SETTINGS, checkpoint=folder))
     assert list(tmp_path.iterdir()) == []
 

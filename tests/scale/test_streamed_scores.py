@@ -239,5 +239,5 @@ def test_what_is_asked_of_the_scores_may_differ(tmp_path: Path, model: FairIJ) -
         return stream_influence(model, DATA.X, DATA.y, top=top, checkpoint=tmp_path)
 
     assert best(9).rows[:4].tolist() == best(4).rows.tolist()
-    with pytest.raises(InvalidInputError, match="`checkpoint` must be the path of a folder"):
+    with pytest.raises(InvalidInputError, match="`checkpoint` must be a path, of text"):
         stream_influence(model, DATA.X, DATA.y, checkpoint=5)  # type: ignore[arg-type]

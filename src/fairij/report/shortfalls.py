@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairij.method.preparation import get_selection
-from fairij.method.selection import ROUNDING
+from fairij.method.selection import ROUNDING, RULES
 from fairij.mitigator import FairIJ
 from fairij.report.comparisons import Comparison, gap_metric, gap_words
 from fairij.report.wording import LABELS, interval, is_edited, measured
@@ -28,7 +28,7 @@ def shortfalls(fitted: FairIJ, shown: Comparison) -> list[Shortfall]:
 def has_aims(fitted: FairIJ) -> bool:
     """Whether the rule of choice names a target or a budget."""
     rule = get_selection(fitted.selection)
-    return rule.target is not None or bool(rule.budgets)
+    return rule.target is not None or (bool(rule.budgets) and rule != RULES["budget"])
 
 
 def _grown(fitted: FairIJ, shown: Comparison) -> list[Shortfall]:
@@ -38,11 +38,13 @@ def _grown(fitted: FairIJ, shown: Comparison) -> list[Shortfall]:
     before, after = shown.before[metric], shown.after[metric]
     if not after > before:
         return []
+    is_clear = shown.after_interval(metric)[0] > before
     text = (
-        f"The edit did harm: the {LABELS[metric]}, which it was to lower, GREW on the "
-        f"{shown.rows}, from {measured(before)} to {measured(after)}. Do not use it."
+        f"The edit {'did' if is_clear else 'may have done'} harm: the {LABELS[metric]}, which it "
+        f"was to lower, GREW on the {shown.rows}, from {measured(before)} to {measured(after)}. "
+        f"{'' if is_clear else 'This may be chance. '}Do not use it."
     )
-    return [Shortfall(text, shown.after_interval(metric)[0] > before, is_promise=False)]
+    return [Shortfall(text, is_clear, is_promise=False)]
 
 
 def _target(fitted: FairIJ, shown: Comparison) -> list[Shortfall]:
@@ -66,17 +68,19 @@ def _target(fitted: FairIJ, shown: Comparison) -> list[Shortfall]:
 
 
 def _budgets(fitted: FairIJ, shown: Comparison) -> list[Shortfall]:
-    found = []
-    for name, allowed in get_selection(fitted.selection).budgets.items():
+    rule, found = get_selection(fitted.selection), []
+    is_asked = rule != RULES["budget"]
+    for name, allowed in rule.budgets.items():
         if name not in shown.before or name not in shown.after:
             continue  # measured on validation rows only
         before, after, (_, high) = shown.before[name], shown.after[name], shown.after_interval(name)
         if before - after <= allowed + ROUNDING:
             continue
+        aim = "The budget is missed" if is_asked else "The edit costs more than the default allows"
         text = (
-            f"The budget is missed: at most {allowed:g} of {LABELS[name]} was to be lost, and on "
+            f"{aim}: at most {allowed:g} of {LABELS[name]} was to be lost, and on "
             f"the {shown.rows} it went from {measured(before)} to {measured(after)}, a loss of "
             f"{measured(before - after)}."
         )
-        found.append(Shortfall(text, high < before - allowed))
+        found.append(Shortfall(text, high < before - allowed, is_promise=is_asked))
     return found

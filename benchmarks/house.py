@@ -1,6 +1,8 @@
 """How the house stands: what the package weighs, and what one fit runs through.
 
 ``python -m benchmarks.house`` prints each count with its bound, and exits with 1 if one is broken.
+The package had 22,420 lines, and a fit ran through 33 files, before budgets, checks of what models
+seem to be, predicted refits, the constrained search and hardened files came in.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ def main() -> None:
     rows: list[tuple[str, Any, Any]] = [
         ("modules at the top", len(list(SOURCE.glob("*.py"))), 5),
         ("layers", layers(), 8),
-        ("lines of the package", lines(files), 22_500),
-        ("lines of method and solvers", lines(method), 3_200),
+        ("lines of the package", lines(files), 31_000),
+        ("lines of method and solvers", lines(method), 5_200),
         ("lines of the mitigator", lines([SOURCE / "mitigator.py"]), 250),
         ("functions over 60 lines", len(long), 0),
         ("words in the README", len(re.findall(r"\w+", (ROOT / "README.md").read_text())), 700),
@@ -38,7 +40,7 @@ def main() -> None:
     for kind, fit in (("torch", torch_fit), ("LightGBM", lightgbm_fit)):
         entered, called = traced(fit())
         rows += [
-            (f"files that a {kind} fit runs through", len(entered), 34),
+            (f"files that a {kind} fit runs through", len(entered), 50),
             (f"of them in scale ({kind})", sum("scale" in f.parts for f in entered), 0),
             (f"lines in them ({kind})", lines(sorted(entered)), None),
             (f"functions called ({kind})", called, None),

@@ -217,18 +217,6 @@ class FairIJ(EditingEstimator):
         model = adapt(estimator, batch_size=batch_size, memory_limit=limit, **options)
         return run.editable(model, limit)
 
-    def plot_frontier(self, *, performance: str | None = None) -> Any:
-        """Every candidate's gap against its accuracy (or R^2) on validation rows."""
-        return self._plots.frontier(self.candidates_, self.chosen_, performance=performance)
-
-    def plot_influence(self) -> Any:
-        """The sorted influence of the training rows, with the dropped ones shaded."""
-        return self._plots.influence_curve(self.influence_, marked=self._dropped_in_order)
-
-    def plot_group_rates(self) -> Any:
-        """Each group's rates before and after on validation rows, with intervals."""
-        return self._plots.group_rates(self.before_.group_intervals, self.after_.group_intervals)
-
     @property
     def _plots(self) -> Any:
         check_is_fitted(self, "edit_")

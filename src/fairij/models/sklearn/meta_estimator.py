@@ -51,6 +51,12 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     joint_influence_: NDArray[np.float64] | None
     predicted_refits_: list[Any]
     edit_: Any
+    influence_: NDArray[np.float64]
+    candidates_: Any
+    chosen_: int
+    before_: Any
+    after_: Any
+    _plots: Any  # the drawing library
     _columns = Columns((), None)  # of the rows of `fit`; unknown in a result read from files
 
     @abstractmethod
@@ -120,6 +126,18 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         several = isinstance(k, Sequence | np.ndarray) and not isinstance(k, str)
         asked = [len(self.dropped_)] if k is None else list(k) if several else [k]
         return [whole_number("k", one, 1) for one in asked]
+
+    def plot_frontier(self, *, performance: str | None = None) -> Any:
+        """Every candidate's gap against its accuracy (or R^2) on validation rows."""
+        return self._plots.frontier(self.candidates_, self.chosen_, performance=performance)
+
+    def plot_influence(self) -> Any:
+        """The sorted influence of the training rows, with the dropped ones shaded."""
+        return self._plots.influence_curve(self.influence_, marked=self._dropped_in_order)
+
+    def plot_group_rates(self) -> Any:
+        """Each group's rates before and after on validation rows, with intervals."""
+        return self._plots.group_rates(self.before_.group_intervals, self.after_.group_intervals)
 
     @property
     def _dropped_in_order(self) -> int:

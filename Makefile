@@ -3,15 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
 
 .PHONY: demo test test-slow test-oldest lint format bench bench-trees docs clean
 
 $(READY): pyproject.toml studies/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,lint,datasets,docs]'
-	$(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt --editable studies
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch uv
+	$(INSTALL) --editable '.[test,lint,datasets,docs]'
+	$(INSTALL) --no-deps --editable studies
 	touch $@
 
 demo: $(READY)

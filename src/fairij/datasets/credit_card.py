@@ -61,7 +61,10 @@ def _read(contents: list[bytes]) -> pd.DataFrame:
     one_hot = {c: [f"{c}_{code}" for code in codes] for c, codes in LEVELS.items()}
     plain = [c for c in FEATURES if c not in LEVELS]
     check_columns(table, [TARGET, *plain, *chain.from_iterable(one_hot.values())], FILE)
-    codes = {
-        c: table[names].idxmax(axis=1).str.removeprefix(f"{c}_") for c, names in one_hot.items()
-    }
+    codes = {c: _codes(table[names], c) for c, names in one_hot.items()}
     return table.assign(**codes, SEX=named(table["SEX"], SEXES, FILE), target=table[TARGET])
+
+
+def _codes(one_hot: pd.DataFrame, name: str) -> list[str]:
+    """The code of each row; columns are called name_code."""
+    return [str(column).removeprefix(f"{name}_") for column in one_hot.idxmax(axis=1)]

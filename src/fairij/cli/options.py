@@ -205,8 +205,8 @@ class EditOptions:
     ] = None
     target_ratio: Annotated[
         float | None,
-        "Choose the best accuracy whose ratio is at least this, as in 0.8 for the four-fifths rule, "
-        "with --constraint demographic_parity_ratio or another ratio; exit code 3 if it is missed.",
+        "Choose the best accuracy whose ratio is at least this, as in 0.8 (four-fifths rule), with "
+        "--constraint demographic_parity_ratio or another ratio; exit code 3 if it is missed.",
     ] = None
     slack: Annotated[
         float | None,

@@ -21,6 +21,7 @@ from fairij.cli.outputs import MARK, PAGE
 from fairij.cli.rows import Part
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
+from fairij.fairness.decisions import read_decisions
 from fairij.fairness.optimism import HonestGap
 from fairij.language.probes import ProbeChange
 from fairij.method.preparation import get_search
@@ -127,6 +128,7 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
         held = _audits(summary["holdout"]) if "holdout" in summary else (None, None)
         honest = summary["honest_gap"] and HonestGap(**summary["honest_gap"])
         loss = get_loss(summary["edit"]["loss"])
+        decisions = read_decisions(summary["edit"])
         chosen, classes = int(summary["chosen"]), np.asarray(summary["classes"])
         _check_candidates(candidates, chosen)
         if not isinstance(summary["diagnostics"], dict) or classes.ndim != 1:
@@ -151,7 +153,7 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
     fitted.before_, fitted.after_ = audits
     fitted.holdout_before_, fitted.holdout_after_ = held
     fitted._honest_gap, fitted._choice, fitted.moves_ = honest, None, None
-    fitted.loss_, fitted.classes_ = loss, classes
+    fitted.loss_, fitted.classes_, fitted.decisions_ = loss, classes, decisions
     fitted.search_ = get_search(fitted.search)
     fitted.diagnostics_ = diagnostics
     return fitted

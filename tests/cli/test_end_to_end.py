@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ KINDS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]] 
     "lightgbm": ("model.txt", (), (), ()),
     "xgboost json": ("model.json", (), (), ()),
     "xgboost ubj": ("model.ubj", (), (), ()),
+    "catboost json": ("catboost.json", (), (), ()),
+    "catboost binary": ("model.cbm", ("--trust-pickle",), (), ()),
     "scikit-learn": ("model.skops", (), (), ()),
     "torch safetensors": ("net.safetensors", NET, NUMBERS, ("--weight-decay", "0.01")),
     "torch pt": ("net.pt", NET, NUMBERS, ("--weight-decay", "0.01")),
@@ -41,10 +44,17 @@ OPENING = Opening(model_class="net.py:Net", model_args={"inputs": 3})
 
 
 def theta(path: str | Path) -> torch.Tensor:
-    return adapt(load_model(path, OPENING).model, parameters="all").theta
+    trusted = Path(path).suffix == ".cbm"
+    model = load_model(path, replace(OPENING, trust_pickle=trusted)).model
+    return adapt(model, parameters="all").theta
 
 
-@pytest.fixture(params=KINDS)
+SLOW = {"catboost binary"}
+
+
+@pytest.fixture(
+    params=[pytest.param(k, marks=[pytest.mark.slow] * (k in SLOW)) for k in KINDS], ids=str
+)
 def kind(request: pytest.FixtureRequest) -> Any:
     if request.param == "hugging face":
         request.getfixturevalue("bert")
@@ -361,6 +371,23 @@ def test_training_texts_are_on_the_page_only_when_asked_for(
     assert notes[worst] in shown
     run("report", "shown", "--out", "again.html")
     assert _page("again.html") == _page("shown/report.html")
+
+
+def test_sentences_of_your_own_probe_a_language_model(run: Run, files: Path, bert: str) -> None:
+    asked = ("mitigate", "--model", bert, "--train", "train.csv", "--validation", "validation.csv",
+             "--text", "note", *COLUMNS, *SMALL, "--parameters", "classifier*")  # fmt: skip
+    own = {"kind": ["neutral", "kind"], "text": ["{One} came.", "Thank you, {many}."]}
+    pd.DataFrame(own).to_csv("own.csv", index=False)
+    run(*asked, "--probe", "own.csv", "--out", "probed")
+    probe = json.loads(Path("probed/summary.json").read_text())["probe"]
+    assert len(probe["rates"]) == 24  # 12 identities, two kinds
+    assert "Of 24 sentences" in probe["sentence"]
+    assert "Does the model fear a word?" in Path("probed/report.html").read_text()
+    run("report", "probed", "--out", "again.html")
+    assert _page("again.html") == _page("probed/report.html")
+    pd.DataFrame({"kind": ["rude"], "text": ["{one}"]}).to_csv("own.csv", index=False)
+    said = run(*asked, "--probe", "own.csv", "--out", "wrong", code=2).output
+    assert "sentences by kind" in " ".join(said.split())
 
 
 def test_a_language_model_without_its_tokenizer_is_refused(

@@ -171,6 +171,11 @@ class PageOptions:
     title: Annotated[str, "Title of the report page."] = "Fairness report"
     show_rows: ShowRows = 0
     show_column: ShowColumn = None
+    probe: Annotated[
+        Path | None,
+        "Own sentences for the identity probe, in a table with the columns kind and text. Without "
+        "it a model of texts is tried with fairij's sentences.",
+    ] = None
     predict_refit: Annotated[
         list[str] | None,
         "Predict what training again would do without the rows that the edit drops (chosen), or "
@@ -197,6 +202,11 @@ class EditOptions:
     target_gap: Annotated[
         float | None,
         "Choose the best accuracy whose gap is at most this; exit code 3 if it is missed.",
+    ] = None
+    target_ratio: Annotated[
+        float | None,
+        "Choose the best accuracy whose ratio is at least this, as in 0.8 (four-fifths rule), with "
+        "--constraint demographic_parity_ratio or another ratio; exit code 3 if it is missed.",
     ] = None
     slack: Annotated[
         float | None,
@@ -338,9 +348,10 @@ class MoveOptions:
 
 def constraints(*, of_labels: bool = False) -> tuple[str, ...]:
     """The names of all constraints, or of those for classification."""
-    from fairij.fairness import GAPS
+    from fairij.fairness.rates import GAPS, UNCOUNTED
 
-    return tuple(name for name, gap in GAPS.items() if gap.is_classification or not of_labels)
+    counted = tuple(name for name, gap in GAPS.items() if gap.is_classification or not of_labels)
+    return (*counted, *UNCOUNTED)
 
 
 def with_names(text: str) -> str:
@@ -386,6 +397,10 @@ def choices() -> dict[str, tuple[str, ...]]:
 
 def check_choices(options: Any) -> None:
     """Raise unless each option that takes a name has a known one."""
+    from fairij.fairness.names import read_as
+
     for option, known in choices().items():
+        if option == "constraint" and read_as(vars(options).get(option, "")):
+            continue  # also a name that other libraries use
         if option in vars(options):
             check_choice(option, vars(options)[option], known)

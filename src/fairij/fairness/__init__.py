@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.fairness.constraints import Constraint as Constraint
     from fairij.fairness.constraints import get_constraint as get_constraint
     from fairij.fairness.contract import check_constraint as check_constraint
+    from fairij.fairness.decisions import TopShare as TopShare
     from fairij.fairness.groups import Groups as Groups
     from fairij.fairness.groups import encode_groups as encode_groups
 
@@ -29,6 +30,7 @@ _NAMES = {
     "audits": "Audit audit audit_regression bootstrap",
     "constraints": "CONSTRAINTS Constraint get_constraint",
     "contract": "check_constraint",
+    "decisions": "TopShare",
     "groups": "Groups encode_groups",
     "metrics": "accuracy balanced_accuracy group_rates",
 }

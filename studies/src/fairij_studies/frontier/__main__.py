@@ -19,6 +19,7 @@ from pathlib import Path
 from fairij import __version__
 from fairij_studies.driver import unit_records
 from fairij_studies.frontier import SEEDS, bunch, draw, make_study
+from fairij_studies.frontier.measured import NETWORK, Case, base_of
 from fairij_studies.frontier.methods import METHODS
 from fairij_studies.frontier.tables import Source, pack, slug
 from fairij_studies.provenance import code_hash
@@ -36,7 +37,7 @@ from fairij_studies.records import (
 )
 from fairij_studies.trees import coverage_file
 from fairij_studies.trees.data import Places
-from fairij_studies.workers import work_through
+from fairij_studies.workers import Unit, work_through
 
 
 def pack_tables(folder: Path, path: str | None) -> None:
@@ -62,6 +63,12 @@ def run_units(asked: argparse.Namespace) -> None:
     ]
     print(f"{__version__} {code_hash()}: {len(units)} units", flush=True)
     start = time.perf_counter()
+    networks = {unit.arguments["case"] for unit in units if unit.key["model"] == NETWORK}
+    before = [Unit({"seed": c.seed, "data": c.title}, trained, {"case": c}) for c in networks]
+    for unit, outcome in work_through(before, asked.processes):  # else many would train the same
+        if outcome.error is not None:
+            print(f"FAILED {identity(unit.key)}\n{outcome.error}", flush=True)
+    print(f"{len(before)} networks in {time.perf_counter() - start:.0f} s", flush=True)
     for number, (unit, outcome) in enumerate(work_through(units, asked.processes), 1):
         if outcome.error is None:
             append_unit(journal, unit_records(study, unit, outcome, quick=False))
@@ -69,6 +76,11 @@ def run_units(asked: argparse.Namespace) -> None:
             print(f"FAILED {identity(unit.key)}\n{outcome.error}", flush=True)
         if number % 50 == 0 or number == len(units):
             print(f"{number} of {len(units)} in {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def trained(case: Case) -> list[dict[str, float]]:
+    """Train a network, which is kept in the cache."""
+    return [{"seconds": base_of(case).train_seconds}]
 
 
 def merge(study: Path, journals: Sequence[Path]) -> None:

@@ -30,6 +30,7 @@ from fairij_studies.frontier.measured import (
     Record,
     as_predictor,
     base_of,
+    group_learner,
     keep_scores,
     of_predictor,
     within,
@@ -163,6 +164,10 @@ def _untrained(base: Base) -> Any:
     return clone(base.model)
 
 
+def _learner(base: Base) -> Any:
+    return group_learner()
+
+
 def _recipe(base: Base) -> Recipe:
     return Recipe(epochs=base.case.epochs, checkpoint="objective")
 
@@ -186,7 +191,7 @@ METHODS: dict[str, Method] = {
     "Fair-IJ path": Method(partial(edited, search="path"), cost={NETWORK: 5, LIGHTGBM: 3}),
     "Fair-IJ grid": Method(partial(edited, search="grid"), cost={NETWORK: 6, LIGHTGBM: 6}),
     "LinearPost": Method(
-        partial(swept, name="linear_post"),
+        partial(swept, name="linear_post", recalibrate=True, learner=_learner),
         sweep=TOLERANCES,
         training_groups=True,
         cost=dict.fromkeys(MODELS, 7.0),

@@ -55,7 +55,7 @@ class Source:
         return (ADULT, coverage, COMPAS, CREDIT_CARD, ADMISSIONS)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def bunch(title: str, source: Source) -> Bunch:
     """A table without the group among its features."""
     if source.packed is None:
@@ -63,7 +63,7 @@ def bunch(title: str, source: Source) -> Bunch:
     return unpack(Path(source.packed) / f"{slug(title)}.npz")
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def load_splits(title: str, source: Source, seed: int) -> Splits:
     """Split Adult into UCI's test set and 33 % of the rest for validation, the others 50/20/30."""
     table = bunch(title, source)

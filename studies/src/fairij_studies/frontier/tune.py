@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier
 
-from fairij_studies.frontier.measured import Case, base_of, keep_scores
+from fairij_studies.frontier.measured import Case, base_of, group_learner, keep_scores
 from fairij_studies.frontier.methods import TOLERANCES, swept
 from fairij_studies.frontier.tables import Source
 from fairij_studies.trees import coverage_file
@@ -28,7 +27,7 @@ SEEDS = (105, 106)
 CONSTRAINTS = ("demographic_parity", "equalized_odds")
 LEARNERS: dict[str, Any] = {
     "logistic regression": None,
-    "trees": HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=7, random_state=0),
+    "trees": group_learner(),
 }
 
 

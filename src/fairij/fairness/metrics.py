@@ -22,8 +22,9 @@ import numpy as np
 import pandas as pd
 
 from fairij.fairness import rates
-from fairij.fairness.audits import label, rates_frame
+from fairij.fairness.audits import rates_frame
 from fairij.fairness.groups import encode_groups, numbers, relative, vector, weights
+from fairij.fairness.labelled import label
 from fairij.fairness.rates import GAPS, Aggregate, Array, Gap, Method
 
 Metric = Callable[..., float]
@@ -47,7 +48,7 @@ def group_rates(
     With more than two classes the rates have one column per class.
     """
     data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    return rates_frame(data.rate_intervals(), data.groups)
+    return rates_frame(data.counted.rate_intervals(data.classes, 0.95), data.groups)
 
 
 def _table(y_true: Any, y_pred: Any, groups: Any, sample_weight: Any) -> Array:

@@ -35,7 +35,9 @@ from fairij.datasets import (
     fetch_acs_public_coverage,
     fetch_adult,
     fetch_compas,
+    fetch_credit_card,
     fetch_german_credit,
+    fetch_university_admissions,
     get_data_home,
 )
 from fairij.datasets.splits import make_splits
@@ -101,6 +103,8 @@ TABLES: dict[str, Callable[[int], Parts]] = {
     "COMPAS": partial(real, fetch_compas),
     "Adult": partial(real, fetch_adult),
     "Coverage": coverage,
+    "Credit card": partial(real, fetch_credit_card),
+    "Admissions": partial(real, fetch_university_admissions),
 }
 
 

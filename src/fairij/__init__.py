@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij import baselines, datasets, errors, fairness, language, models, report, solvers
     from fairij.data.arrow_source import ArrowSource
     from fairij.data.sources import ArraySource, LoaderSource
-    from fairij.fairness import CONSTRAINTS, Audit, Constraint, audit
+    from fairij.fairness import CONSTRAINTS, Audit, Constraint, TopShare, audit
     from fairij.method.curvature import CURVATURES
     from fairij.method.search.auto import Auto
     from fairij.method.search.constrained import Constrained
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
 _NAMES = {
     "data.arrow_source": "ArrowSource",
     "data.sources": "ArraySource LoaderSource",
-    "fairness": "CONSTRAINTS Audit Constraint audit",
+    "fairness": "CONSTRAINTS Audit Constraint TopShare audit",
     "method.curvature": "CURVATURES",
     "models.losses": "LOSSES",
     "method.search": "AllPositive Auto Constrained Grid Path Reweight Sequential",
@@ -60,7 +60,7 @@ __all__ = [
     "ArraySource", "ArrowSource", "Audit", "Auto", "Budget", "ConjugateGradient", "Constrained",
     "Constraint", "Edit", "Editable", "Exact", "FairIJ", "Grid", "Identity", "LoaderSource",
     "LowestGap", "Neumann", "Path", "PrintedWoodFisher", "Reweight", "Sequential", "Shard",
-    "SharedConjugateGradient", "TargetGap", "Woodbury", "__version__", "adapt", "audit",
+    "SharedConjugateGradient", "TargetGap", "TopShare", "Woodbury", "__version__", "adapt", "audit",
     "baselines", "datasets", "errors", "fairness", "language", "models", "pareto_front", "report",
     "solvers", "stream_influence",
 ]  # fmt: skip

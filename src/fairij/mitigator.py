@@ -18,6 +18,7 @@ from fairij.data.hashing import data_fingerprint, in_background
 from fairij.data.rows import as_source, is_streamed, n_rows, processes, remember_columns
 from fairij.errors import Notice
 from fairij.fairness.constraints import Constraint, Surrogate
+from fairij.fairness.decisions import TopShare
 from fairij.method.engine import Engine
 from fairij.method.preparation import check_batches, check_seed, check_settings, prepare
 from fairij.method.refit import refits_of
@@ -88,44 +89,43 @@ class FairIJ(EditingEstimator):
     confidence : float, default=0.95
         The level of the bootstrap intervals.
     random_state : int or None, default=0
-        The seed of every random choice. None draws one and keeps it in ``edit_``.
+        The seed of every random choice. None draws one; ``edit_`` keeps it.
     verbose : bool or "auto", default="auto"
-        Whether to show progress. "auto" shows it on a terminal if the work is long.
+        Whether to show progress. "auto": on a terminal if the work is long.
     checkpoint : path or None, default=None
         A folder for results of finished work. The same fit with the same folder continues there.
     holdout_fraction : float, default=0.0
         The share of the validation rows that neither gradient nor choice may see.
+    threshold : float, TopShare or None, default=None
+        Accept rows whose chance of ``pos_label`` is at least this, or a share of the rows.
+    pos_label : label or None, default=None
+        The favourable label of two. None: the second.
 
     Attributes
     ----------
     estimator_ : object
         The edited copy, of the same type as ``estimator``.
     influence_ : ndarray of shape (N,)
-        The score of each training row: to first order, how far dropping it lowers the smooth gap.
+        To first order, how far dropping a training row lowers the smooth gap. NaN: split off.
     joint_influence_, loss_influence_ : ndarray of shape (N,) or None
         With three or more groups, or a balanced constraint: the score by which rows are dropped,
-        for all gaps together. With ``drop="loss_aware"``: the score for the validation loss. In
-        all scores, NaN stands for rows that were split off.
+        for all gaps together. With ``drop="loss_aware"``: the score for the validation loss.
     direction_ : Tensor of shape (D,)
         ``(H + damping I)^-1 grad M``, from which any row's influence follows.
-    dropped_ : ndarray of int
-        The dropped rows, most harmful first. Empty for searches that drop none.
-    predicted_refits_ : list of PredictedRefit
-        What `predict_refit` found.
-    candidates_, chosen_ : DataFrame, int
-        All edits that were tried, and the row of the one that was taken.
-    moves_ : ndarray of shape (R, D) or None
-        The parameter change of each candidate, for searches that drop no rows.
+    dropped_, predicted_refits_ : ndarray of int, list of PredictedRefit
+        The dropped rows, most harmful first, if the search drops any; what `predict_refit` found.
+    candidates_, chosen_, moves_ : DataFrame, int, ndarray of shape (R, D) or None
+        All edits that were tried, and the row of the one that was taken. Of searches that drop no
+        rows: the parameter change of each.
     before_, after_, holdout_before_, holdout_after_ : Audit
-        Metrics on the rows that the choice was made on (so they are optimistic), and, with
-        ``holdout_fraction``, on held-out rows (else None).
+        Metrics on the rows of the choice (so they are optimistic), and on held-out rows if any.
     honest_gap_ : HonestGap or None
         The gap to expect of an audit on as many new rows, with an interval, where that is known.
-    edit_ : Edit
-        The edit, which can be saved, applied and undone.
+    edit_, threshold_ : Edit, float
+        The edit, which can be saved, applied and undone; the cut-off of ``predict``.
     search_, diagnostics_ : Search, dict
-        The search as an object; damping, residuals, gradient norm, surrogates, seconds. With
-        ``search="auto"``: the search that was taken, and why (``search_reason``).
+        The search that was taken; damping, residuals, surrogates, seconds. With ``search="auto"``
+        also why it was taken (``search_reason``).
     """
 
     estimator: Any
@@ -152,18 +152,14 @@ class FairIJ(EditingEstimator):
     verbose: bool | str = "auto"
     checkpoint: str | os.PathLike[str] | None = None
     holdout_fraction: float = 0.0
+    threshold: float | TopShare | None = None
+    pos_label: Any = None
 
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        X_val: Any = None,
-        y_val: Any = None,
-        sensitive_features_val: Any = None,
-        sensitive_features: Any = None,
+        self, X: Any, y: Any, *, X_val: Any = None, y_val: Any = None,
+        sensitive_features_val: Any = None, sensitive_features: Any = None,
         sample_weight: Any = None,
-    ) -> FairIJ:
+    ) -> FairIJ:  # fmt: skip
         """Score the training rows, try edits, keep the chosen one.
 
         Give training rows, and validation rows with groups (groups of training rows then also help
@@ -187,6 +183,7 @@ class FairIJ(EditingEstimator):
         fingerprint = in_background(partial(data_fingerprint, X, data.y_as_given), X)
         with timed(seconds, "linearize"):
             prepared = prepare(editable, data, settings)
+            settings = settings.for_model(prepared)
         with shown(settings.verbose) as progress:
             settings, why = settled(editable, prepared, settings, progress, seconds)
             outcome = Engine(editable, prepared, settings, progress).run()  # engine
@@ -195,8 +192,7 @@ class FairIJ(EditingEstimator):
         outcome.diagnostics |= {"search_reason": why} if why else {}
         found = attributes_of(editable, prepared, settings, outcome, data.rows, n_rows(X), seconds)
         self.__dict__.update(found)
-        loss, dropped = found["loss_"].name, found["dropped_"]
-        self.edit_ = edit_of(editable, outcome, settings, loss, dropped, fingerprint())
+        self.edit_ = edit_of(editable, outcome, settings, found, fingerprint())
         self.estimator_ = editable.edited(self.edit_.after.to(editable.theta))
         self._honest_gap, self._choice = None, choice_of(outcome, settings)
         self._refits = refits_of(data.X, data.rows, prepared, settings, outcome)

@@ -363,6 +363,23 @@ def test_training_texts_are_on_the_page_only_when_asked_for(
     assert _page("again.html") == _page("shown/report.html")
 
 
+def test_sentences_of_your_own_probe_a_language_model(run: Run, files: Path, bert: str) -> None:
+    asked = ("mitigate", "--model", bert, "--train", "train.csv", "--validation", "validation.csv",
+             "--text", "note", *COLUMNS, *SMALL, "--parameters", "classifier*")  # fmt: skip
+    own = {"kind": ["neutral", "kind"], "text": ["{One} came.", "Thank you, {many}."]}
+    pd.DataFrame(own).to_csv("own.csv", index=False)
+    run(*asked, "--probe", "own.csv", "--out", "probed")
+    probe = json.loads(Path("probed/summary.json").read_text())["probe"]
+    assert len(probe["rates"]) == 24  # 12 identities, two kinds
+    assert "Of 24 sentences" in probe["sentence"]
+    assert "Does the model fear a word?" in Path("probed/report.html").read_text()
+    run("report", "probed", "--out", "again.html")
+    assert _page("again.html") == _page("probed/report.html")
+    pd.DataFrame({"kind": ["rude"], "text": ["{one}"]}).to_csv("own.csv", index=False)
+    said = run(*asked, "--probe", "own.csv", "--out", "wrong", code=2).output
+    assert "sentences by kind" in " ".join(said.split())
+
+
 def test_a_language_model_without_its_tokenizer_is_refused(
     run: Run, files: Path, bert: str
 ) -> None:

@@ -6,8 +6,17 @@ import pandas as pd
 import pytest
 from sklearn.utils import Bunch
 
-from fairij.datasets import HashMismatch, fetch_adult, fetch_compas, fetch_german_credit
+from fairij.datasets import (
+    HashMismatch,
+    fetch_adult,
+    fetch_compas,
+    fetch_credit_card,
+    fetch_german_credit,
+    fetch_university_admissions,
+)
+from fairij.datasets.credit_card import FEATURES as CARD_FEATURES
 from fairij.datasets.german_credit import FEATURES as GERMAN_FEATURES
+from fairij.datasets.university_admissions import EXAMS as ADMISSIONS_EXAMS
 
 GERMAN_ROW = "A11 6 A34 A43 1169 A65 A75 4 {status} A101 4 A121 {age} A143 A152 2 A173 1 A192 A201"
 
@@ -50,6 +59,27 @@ def german_file(tmp_path: Path) -> Path:
     lines = [f"{GERMAN_ROW.format(status=s, age=a)} {risk}" for s, a, risk in people]
     target = tmp_path / "german.data"
     target.write_text("\n".join(lines) + "\n")
+    return target
+
+
+@pytest.fixture
+def card_file(tmp_path: Path) -> Path:
+    """Four clients: codes of education 2, 0, 6, 1 and of marriage 1, 3, 2, 0."""
+    one_hot = {f"EDUCATION_{c}": [int(c == e) for e in (2, 0, 6, 1)] for c in range(7)}
+    one_hot |= {f"MARRIAGE_{c}": [int(c == m) for m in (1, 3, 2, 0)] for c in range(4)}
+    numbers = {c: range(4) for c in CARD_FEATURES if c not in ("SEX", "EDUCATION", "MARRIAGE")}
+    facts = {"ID": range(4), "SEX": [1, 0, 0, 1], "default-payment-next-month": [1, 0, 1, 0]}
+    target = tmp_path / "UCI_Credit_Card.csv"
+    pd.DataFrame({**facts, **numbers, **one_hot}).to_csv(target, index=False)
+    return target
+
+
+@pytest.fixture
+def admissions_file(tmp_path: Path) -> Path:
+    exams = {name: [500.5, 600.25, 450.0] for name in ADMISSIONS_EXAMS}
+    target = tmp_path / "admissions.csv.zip"
+    table = pd.DataFrame({"gender": [0, 1, 0], **exams, "gpa": [1, 0, 1]})
+    table.to_csv(target, index=False, compression="zip")
     return target
 
 
@@ -132,12 +162,59 @@ def test_german_credit_hides_the_column_that_tells(
     assert set(GERMAN_FEATURES) - set(german.feature_names) == {column}
 
 
-@pytest.mark.parametrize("fetch", [fetch_adult, fetch_compas, fetch_german_credit])
-def test_every_loader_describes_itself(
-    fetch: Callable[..., Bunch], adult_folder: Path, compas_file: Path, german_file: Path
+def test_credit_card_has_one_category_where_the_file_has_many_columns(card_file: Path) -> None:
+    card = fetch_credit_card(path=card_file, verify=False)
+    assert card.feature_names == list(CARD_FEATURES)
+    assert list(card.data["EDUCATION"]) == ["2", "0", "6", "1"]
+    assert list(card.data["MARRIAGE"]) == ["1", "3", "2", "0"]
+    assert list(card.sensitive_features) == ["Female", "Male", "Male", "Female"]
+    assert list(card.target) == [1, 0, 1, 0]
+    assert card.split is None
+
+
+def test_admissions_are_read_from_the_archive(admissions_file: Path) -> None:
+    students = fetch_university_admissions(
+        path=admissions_file, verify=False, include_sensitive=False
+    )
+    assert students.feature_names == list(ADMISSIONS_EXAMS)
+    assert list(students.data["math"]) == [500.5, 600.25, 450.0]
+    assert list(students.sensitive_features) == ["Female", "Male", "Female"]
+    assert list(students.target) == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"SEX": [1, 2, 1, 2]}, r"SEX must be one of \{0: 'Male'.*found \[2\]"),
+        ({"EDUCATION_4": None}, r"must have the columns.*lacks \['EDUCATION_4'\]"),
+    ],
+)
+def test_another_file_of_card_clients_is_refused(
+    card_file: Path, change: dict[str, list[int] | None], complaint: str
 ) -> None:
-    path = {fetch_adult: adult_folder, fetch_compas: compas_file, fetch_german_credit: german_file}
-    bunch = fetch(path=path[fetch], verify=False)
+    table = pd.read_csv(card_file)
+    dropped = [name for name, values in change.items() if values is None]
+    table.assign(**change).drop(columns=dropped).to_csv(card_file, index=False)
+    with pytest.raises(ValueError, match=complaint):
+        fetch_credit_card(path=card_file, verify=False)
+    with pytest.raises(HashMismatch, match=r"SHA-256 af36211f"):
+        fetch_credit_card(path=card_file)
+
+
+LOADERS = {
+    fetch_adult: "adult_folder",
+    fetch_compas: "compas_file",
+    fetch_credit_card: "card_file",
+    fetch_german_credit: "german_file",
+    fetch_university_admissions: "admissions_file",
+}
+
+
+@pytest.mark.parametrize(("fetch", "file"), LOADERS.items())
+def test_every_loader_describes_itself(
+    fetch: Callable[..., Bunch], file: str, request: pytest.FixtureRequest
+) -> None:
+    bunch = fetch(path=request.getfixturevalue(file), verify=False)
     assert set(bunch.target) == {0, 1}
     assert len(bunch.data) == len(bunch.target) == len(bunch.sensitive_features)
     assert all("local path" in source for source in bunch.source.values())

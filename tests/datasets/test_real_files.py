@@ -7,8 +7,17 @@ import numpy as np
 import pytest
 from fairij_studies.adult.paper import paper_splits
 from fairij_studies.coverage import coverage_splits
+from sklearn.utils import Bunch
 
-from fairij.datasets import Splits, adult_splits, fetch_acs_public_coverage, fetch_adult
+from fairij.datasets import (
+    DatasetUnavailable,
+    Splits,
+    adult_splits,
+    fetch_acs_public_coverage,
+    fetch_adult,
+    fetch_credit_card,
+    fetch_university_admissions,
+)
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "acs_public_coverage"
 CALIFORNIA = SHARED / "derived_CA2018_by_index_57720_196289.parquet"
@@ -68,3 +77,27 @@ def test_the_californian_sample_in_three_parts() -> None:
     assert [len(part) for part in splits] == [17394, 6958, 10437]
     assert splits.groups == ("Black", "White")
     assert len(splits.feature_names) == 55
+
+
+def cached(fetch: Callable[..., Bunch]) -> Bunch:
+    try:
+        return fetch(download=False)
+    except DatasetUnavailable:
+        pytest.skip("the file is not in the cache: fairij datasets fetch")
+
+
+def test_card_clients_are_uci_s_thirty_thousand() -> None:
+    card = cached(fetch_credit_card)
+    assert len(card.data) == 30_000
+    assert card.target.sum() == 6_636
+    assert card.sensitive_features.value_counts().to_dict() == {"Female": 18_112, "Male": 11_888}
+    education = card.data["EDUCATION"].value_counts().sort_index()  # as in UCI's spreadsheet
+    assert list(education) == [14, 10_585, 14_030, 4_917, 123, 280, 51]
+    assert list(card.data["MARRIAGE"].value_counts().sort_index()) == [54, 13_659, 15_964, 323]
+
+
+def test_students_and_their_grades() -> None:
+    students = cached(fetch_university_admissions)
+    assert len(students.data) == 43_303
+    rates = students.target.groupby(students.sensitive_features, observed=True).mean()
+    assert rates.to_dict() == pytest.approx({"Female": 0.563668, "Male": 0.378061}, abs=1e-6)

@@ -34,6 +34,8 @@ DATASETS = {
     "adult": "UCI Adult: income above 50K, by sex or race",
     "compas": "ProPublica COMPAS: arrest within two years, by race",
     "german_credit": "UCI German credit: good or bad risk",
+    "credit_card": "UCI credit card clients of Taiwan: default in the next month, by sex",
+    "university_admissions": "UFRGS entrance exams: good grades at university, by gender",
     "acs_public_coverage": "Folktables ACSPublicCoverage, California 2014: public health "
     "insurance, by race",
     "wikipedia_comments": "Comments labelled for toxicity, by identities that they mention",

@@ -21,13 +21,18 @@ from fairij.cli.outputs import MARK, PAGE
 from fairij.cli.rows import Part
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
+from fairij.fairness.decisions import read_decisions
 from fairij.fairness.optimism import HonestGap
+from fairij.language.probes import ProbeChange
 from fairij.method.preparation import get_search
 from fairij.method.refit import PredictedRefit
 from fairij.mitigator import FairIJ
 from fairij.models.losses import get_loss
 from fairij.report import write_report
+from fairij.report.probe import probed
 from fairij.storage.edits import Edit
+from fairij.storage.model_files import ModelFile
+from fairij.storage.tables import read_table, require_columns
 
 EDIT, SUMMARY = "edit.safetensors", "summary.json"
 CANDIDATES, INFLUENCE, SEAL = "candidates.csv", "influence.csv", "sha256"
@@ -123,6 +128,7 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
         held = _audits(summary["holdout"]) if "holdout" in summary else (None, None)
         honest = summary["honest_gap"] and HonestGap(**summary["honest_gap"])
         loss = get_loss(summary["edit"]["loss"])
+        decisions = read_decisions(summary["edit"])
         chosen, classes = int(summary["chosen"]), np.asarray(summary["classes"])
         _check_candidates(candidates, chosen)
         if not isinstance(summary["diagnostics"], dict) or classes.ndim != 1:
@@ -147,7 +153,7 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
     fitted.before_, fitted.after_ = audits
     fitted.holdout_before_, fitted.holdout_after_ = held
     fitted._honest_gap, fitted._choice, fitted.moves_ = honest, None, None
-    fitted.loss_, fitted.classes_ = loss, classes
+    fitted.loss_, fitted.classes_, fitted.decisions_ = loss, classes, decisions
     fitted.search_ = get_search(fitted.search)
     fitted.diagnostics_ = diagnostics
     return fitted
@@ -208,6 +214,7 @@ def write_page(
     train: Part,
     test: Part | None,
     page: PageOptions,
+    probe: ProbeChange | None = None,
 ) -> None:
     """Write the page. Of texts it shows only the lengths, unless their column is asked for."""
     rows = {}
@@ -225,8 +232,32 @@ def write_page(
         title=page.title,
         show_rows=page.show_rows,
         show_columns=shown,
+        probe=probe,
         **rows,
     )
+
+
+def probe_of(
+    fitted: FairIJ, file: ModelFile, train: Part, test: Part | None, page: PageOptions
+) -> ProbeChange | None:
+    """The identity probe of a model that reads text; None of other models."""
+    if not train.is_text:
+        if page.probe is not None:
+            raise InvalidInputError(
+                f"--probe must go with a model that reads text, and {page.probe} was given for a "
+                "model that takes columns: leave it out."
+            )
+        return None
+    tables = [(part.features, part.groups) for part in (test, train) if part is not None]
+    own = None if page.probe is None else read_templates(page.probe)
+    return probed(fitted, tables, own, lambda texts: file.prepare(pd.DataFrame({"text": texts})))
+
+
+def read_templates(path: Path) -> dict[str, list[str]]:
+    """Sentences by kind, from a table with these two columns."""
+    table = read_table(path, columns=("kind", "text"), text_columns=("kind", "text"))
+    require_columns(list(table.columns), ["kind", "text"], where=str(path))
+    return {str(kind): some["text"].tolist() for kind, some in table.groupby("kind", sort=False)}
 
 
 def _lengths(texts: pd.DataFrame) -> pd.DataFrame:

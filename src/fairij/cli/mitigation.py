@@ -11,7 +11,7 @@ from fairij.cli.console import metrics_table, positive_said, print_json, say, sh
 from fairij.cli.edits import save_model
 from fairij.cli.errors import TARGET_MISSED, fail
 from fairij.cli.fitting import Fitted, fit
-from fairij.cli.folder import folder_holds, write_page, write_result
+from fairij.cli.folder import folder_holds, probe_of, write_page, write_result
 from fairij.cli.measure import measured
 from fairij.cli.options import ColumnOptions, EditOptions, MeasureOptions, MitigateOptions
 from fairij.cli.outputs import MARK, PAGE, check_folder, check_inputs_apart, whole_folder
@@ -23,6 +23,7 @@ from fairij.mitigator import FairIJ
 from fairij.report.checks import MEANING, checks, reasons, worst
 from fairij.report.comparisons import Comparison, compared, on_validation_rows
 from fairij.report.headline import answer, costs
+from fairij.report.probe import probe_summary
 from fairij.report.shortfalls import Shortfall, shortfalls
 from fairij.storage.model_files import ModelFile
 
@@ -46,17 +47,21 @@ def run(asked: MitigateOptions) -> None:
     audits = {} if test is None else _on_test(mitigator, test, asked.edit)
     shown = compared(mitigator, "test rows", **audits) if audits else on_validation_rows(mitigator)
     missed = shortfalls(mitigator, shown)
+    probe = probe_of(mitigator, file, fitted.train, test, page)
     holds = folder_holds(file.saved_name(), page)
     with whole_folder(out, COMMAND, holds, force=asked.force) as folder:
         model = folder / file.saved_name()
         save_model(file, mitigator.estimator_, model, asked.opening.open)
         (folder / MARK).write_text(asked.settings(COMMAND), encoding="utf-8")
         about = _about(file, fitted, asked.columns, test, shown)
+        about |= {} if probe is None else {"probe": probe_summary(probe)}
         summary = write_result(folder, mitigator, about, audits)
-        write_page(mitigator, folder / PAGE, train=fitted.train, test=test, page=page)
+        write_page(mitigator, folder / PAGE, train=fitted.train, test=test, page=page, probe=probe)
     if asked.as_json:
         print_json({**summary, "out": out})
     else:
+        if probe is not None and probe.verdict == "red":
+            say(probe.sentence)
         _show(mitigator, shown, summary, features_said(fitted.train, asked.columns))
         if test is None:
             say("The choice was made on these rows: give --test for figures that you can rely on.")

@@ -171,6 +171,11 @@ class PageOptions:
     title: Annotated[str, "Title of the report page."] = "Fairness report"
     show_rows: ShowRows = 0
     show_column: ShowColumn = None
+    probe: Annotated[
+        Path | None,
+        "Own sentences for the identity probe, in a table with the columns kind and text. Without "
+        "it a model of texts is tried with fairij's sentences.",
+    ] = None
     predict_refit: Annotated[
         list[str] | None,
         "Predict what training again would do without the rows that the edit drops (chosen), or "

@@ -19,7 +19,7 @@ from fairij.cli.config import (
 )
 from fairij.cli.contents import add_to_contents, is_listed_and_changed
 from fairij.cli.fitting import make_mitigator, read_train
-from fairij.cli.folder import page_holds, read_result, write_page
+from fairij.cli.folder import page_holds, probe_of, read_result, write_page
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables, ModelOptions, PageOptions
 from fairij.cli.outputs import MARK, PAGE, check_file, whole_file
 from fairij.cli.rows import read_part
@@ -68,7 +68,8 @@ def write_again(
             f"rows; it has {len(train)} now."
         )
     with whole_file(target, force=force) as written, _as_said_in(folder / MARK), _fitting(folder):
-        write_page(fitted, written, train=train, test=test, page=page)
+        probe = probe_of(fitted, file, train, test, page)
+        write_page(fitted, written, train=train, test=test, page=page, probe=probe)
     add_to_contents(folder, target, page_holds(page))
     return target
 
@@ -155,7 +156,7 @@ def _of(kind: Any, settings: dict[str, Any]) -> Any:
     """An options object from its own settings."""
     names = {field.name for field in dataclasses.fields(kind)}
     given = {key: value for key, value in settings.items() if key in names}
-    for key in ("train", "validation", "test"):
+    for key in ("train", "validation", "test", "probe"):
         if key in given:
             given[key] = Path(given[key])
     return kind(**given)

@@ -9,6 +9,8 @@ from fairij.language.encoders import (
     tokenise,
 )
 from fairij.language.features import features, standardised
+from fairij.language.probe_sentences import Identity
+from fairij.language.probes import IdentityProbe, ProbeChange, identities_of, identity_probe
 from fairij.language.reading import (
     BalancedAccuracyBudget,
     identity_rates,
@@ -22,11 +24,16 @@ from fairij.models.text.triggers import TriggerTokens
 
 __all__ = [
     "BalancedAccuracyBudget",
+    "Identity",
+    "IdentityProbe",
+    "ProbeChange",
     "TextClassifier",
     "Trained",
     "TrainingRecipe",
     "TriggerTokens",
     "features",
+    "identities_of",
+    "identity_probe",
     "identity_rates",
     "labelled",
     "linear_head",

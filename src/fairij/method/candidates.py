@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.fairness.constraints import Constraint
+from fairij.fairness.decisions import OWN, Decision
 from fairij.fairness.groups import Groups
 from fairij.fairness.rates import PERFORMANCES, group_means
 from fairij.fairness.scores import OF_SCORES, scored
@@ -59,7 +60,10 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Judge:
-    """Hard metrics of edited models on one set of rows."""
+    """Hard metrics of edited models on one set of rows.
+
+    Labels are decisions: 1 is the favourable one.
+    """
 
     evaluator: Evaluator
     y: Tensor
@@ -70,11 +74,13 @@ class Judge:
     # if asked for: the labels (N,) as uint8 that each candidate was last seen to predict
     recorded: dict[Key, Tensor] | None = None
     counted: list[Counts] | None = None  # if asked for: the counts of all edits
+    decision: Decision = OWN
 
     @property
     def can_doubt(self) -> bool:
         """Whether one edit can be judged by running rows in doubt alone (trigger tokens)."""
-        return self.evaluator.estimates and self.constraint.is_counted(self.loss)
+        is_able = self.evaluator.estimates and self.decision.is_own
+        return is_able and self.constraint.is_counted(self.loss)
 
     def labels(self, table: pd.DataFrame) -> NDArray[np.uint8] | None:
         """What the candidates of the table predict, ``(K, N)``; not those that diverged."""
@@ -111,7 +117,7 @@ class Judge:
             z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that diverged gets no value from these
         if not self.loss.is_classification:
             return self._of_numbers(z, finite)
-        predicted = self.loss.predict(z)
+        predicted = self.loss.predict(self.decision.outputs(z))
         of_scores = scored(self.loss.scores(z), self.y, self.groups)
         counted = Counts(self._table(predicted), finite, of_scores)
         self._record(predicted, finite, keys)
@@ -170,7 +176,12 @@ class Judge:
     def _cells(self) -> Tensor:
         """The place of each row's group and true class in a table of counts."""
         codes = torch.as_tensor(self.groups.codes, device=self.y.device)
-        return (codes * self.n_classes + self.y.long()) * self.n_classes
+        return (codes * self.n_classes + self.truth) * self.n_classes
+
+    @cached_property
+    def truth(self) -> Tensor:
+        """The true classes, numbered as decisions are."""
+        return self.decision.truth(self.y.long())
 
 
 def _gaps(gap: NDArray[np.float64], finite: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:

@@ -178,6 +178,7 @@ class Engine:
             self.n_classes,
             recorded={} if is_repeatable else None,
             counted=[] if pools(s, self.loss) else None,
+            decision=s.decision,
         )
 
     def _trial(self, inverse: Inverse, targets: list[Target], judges: list[Judge]) -> Trial:
@@ -293,7 +294,7 @@ class Engine:
         labels = judge.labels(table)
         if labels is None:
             return None
-        y, codes, groups = judge.y.long().cpu().numpy(), judge.groups.codes, judge.groups.names
+        y, codes, groups = judge.truth.cpu().numpy(), judge.groups.codes, judge.groups.names
         return Patterns.of(labels, y, codes, n_groups=len(groups), n_classes=self.n_classes)
 
     @contextmanager

@@ -26,6 +26,7 @@ from fairij.data.checks import (
 from fairij.data.rows import speaking_of
 from fairij.errors import InvalidInputError, Notice
 from fairij.fairness.constraints import Constraint, check_sizes, get_constraint
+from fairij.fairness.decisions import OWN, Decided, Decision, Threshold, check_threshold
 from fairij.method.curvature import CURVATURES
 from fairij.method.fairness_rows import GroupedRows
 from fairij.method.objective import Objective, normalised_weights
@@ -40,11 +41,16 @@ from fairij.method.selection import (
 )
 from fairij.models.base import HELD_BACK, Editable, Held
 from fairij.models.doubts import check_are_logits, doubts
-from fairij.models.labels import Labels, check_runs, encode_labels, known_classes
+from fairij.models.labels import Labels, check_runs, decision_of, encode_labels, known_classes
 from fairij.models.losses import LOSSES, Loss, get_loss
 from fairij.solvers import SOLVERS
 from fairij.solvers.base import Solver, SolverDefaults
 
+OWN_CUT_OFF = (
+    "Decisions are measured at the cut-off that you gave. `estimator_` is a model of your own type "
+    "and goes on predicting at its own cut-off, 0.5: predict with `FairIJ.predict`, which uses "
+    "`threshold_`, or compare the probabilities of `estimator_` with `threshold_`."
+)
 Drop = Literal["fairness", "loss_aware"]
 Validation = Literal["reuse", "split", "cross_fit"]
 
@@ -78,6 +84,14 @@ class Settings:
     confidence: float
     seed: int
     verbose: bool | Literal["auto"]
+    threshold: Threshold = None
+    pos_label: Any = None  # the favourable label; None: the second of two
+    decision: Decision = OWN  # of the two, once the model's classes are known
+
+    def for_model(self, prepared: Prepared) -> Settings:
+        """The settings with a constraint on the decisions that were asked for."""
+        constraint = Decided.by(prepared.decision, self.constraint)
+        return dataclasses.replace(self, constraint=constraint, decision=prepared.decision)
 
 
 def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
@@ -111,6 +125,8 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
         confidence=number_between("confidence", asked["confidence"], 0, 1),
         seed=seed,
         verbose="auto" if isinstance(verbose, str) else bool(verbose),
+        threshold=check_threshold(asked["threshold"]),
+        pos_label=asked["pos_label"],
     )
 
 
@@ -156,6 +172,7 @@ class Prepared:
     held: GroupedRows | None  # validation rows that the engine must not see
     caveats: tuple[str, ...]  # what the edit does not keep, or cannot know
     notices: list[Notice]
+    decision: Decision
 
 
 def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
@@ -186,8 +203,12 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
         _penalty(editable, rows, weight, settings.weight_decay),
     )
     caveats = (*editable.caveats, *((HELD_BACK,) if isinstance(held_back, str) else ()))
+    decision = decision_of(labels, settings.threshold, settings.pos_label, model.outputs)
+    decision = dataclasses.replace(decision, temperature=settings.temperature)
     confirmed = settings.classes is not None
-    notices = [*doubts(labels, z_val, confirmed=confirmed), *map(Notice, caveats)]
+    notices = [*doubts(labels, z_val, decision, confirmed=confirmed), *map(Notice, caveats)]
+    if not decision.is_own:
+        notices.append(Notice(OWN_CUT_OFF))
     validation, held = GroupedRows(data.X_val, labels.validation, data.groups, model_val), None
     if settings.holdout_fraction != 0:
         away = held_out("holdout_fraction", settings.holdout_fraction, data.groups, settings.seed)
@@ -195,12 +216,13 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
         validation = validation.take(np.flatnonzero(~away))
         labels = dataclasses.replace(labels, validation=validation.y)
     check_measures(settings.selection, labels.loss)
-    compared = (settings.constraint, validation.y.cpu().numpy(), labels.classes, validation.groups)
+    truth, ordered = decision.truth(validation.y), labels.classes[:: -1 if decision.flipped else 1]
+    compared = (settings.constraint, truth.cpu().numpy(), ordered, validation.groups)
     notices += check_sizes(*compared, settings.selection.target)
     training = None
     if data.train_groups is not None:
         training = GroupedRows(data.X, labels.train, data.train_groups, model)
-    return Prepared(labels, objective, validation, training, held, caveats, notices)
+    return Prepared(labels, objective, validation, training, held, caveats, notices, decision)
 
 
 def check_measures(rule: Selection, loss: Loss) -> None:

@@ -191,6 +191,7 @@ class Refits:
             loss,
             s.constraint,
             self.n_classes,
+            decision=s.decision,
         )
         values = judge.judge(found.move, (1.0,))
         z = editable.outputs(judged.X, editable.theta + found.move.to(editable.theta))

@@ -14,6 +14,7 @@ from torch import Tensor
 from fairij.data.row_vectors import by_blocks
 from fairij.errors import Notice, NotStationaryWarning, SmallGroupWarning
 from fairij.fairness import Audit, audit, audit_regression
+from fairij.fairness.decisions import Decision
 from fairij.fairness.optimism import Choice
 from fairij.method.counts import columns_of
 from fairij.method.curvature import Curvature
@@ -23,7 +24,7 @@ from fairij.method.preparation import Prepared, Settings
 from fairij.method.run import timed
 from fairij.method.types import Outcome, Ranking
 from fairij.models.base import Editable
-from fairij.models.labels import Labels, class_words, positive_label
+from fairij.models.labels import Labels, decision_words, positive_label
 from fairij.solvers.base import Inverse
 
 DRIFT_WARNING = 0.5  # of the gap
@@ -53,19 +54,29 @@ def attributes_of(
     labels, moves = prepared.labels, outcome.moves
     before, after = editable.theta, editable.theta + outcome.delta.to(editable.theta)
 
-    def audit_at(theta: Tensor, part: GroupedRows | None) -> Audit | None:
-        return None if part is None else audited(editable, theta, part, labels, settings)
+    def settled_at(theta: Tensor) -> Decision:
+        return settings.decision.settled(editable.outputs(outcome.judged.X, theta))
+
+    def audit_at(theta: Tensor, part: GroupedRows | None, decision: Decision) -> Audit | None:
+        if part is None:
+            return None
+        return audited(editable, theta, part, labels, settings, decision)
 
     with timed(seconds, "audits"):
         audits = {
-            "before_": audit_at(before, outcome.judged),
-            "after_": audit_at(after, outcome.judged),
-            "holdout_before_": audit_at(before, prepared.held),
-            "holdout_after_": audit_at(after, prepared.held),
+            "before_": audit_at(before, outcome.judged, settings.decision),
+            "after_": audit_at(after, outcome.judged, settings.decision),
         }
+        # on other rows, a share that is accepted becomes the cut-off that it has here
+        decisions = (settings.decision, settings.decision)
+        if not settings.decision.is_own:
+            decisions = settled_at(before), settled_at(after)
+        held = zip(("holdout_before_", "holdout_after_"), (before, after), decisions, strict=True)
+        audits |= {name: audit_at(theta, prepared.held, made) for name, theta, made in held}
     return audits | {
         "loss_": labels.loss,
         "classes_": labels.classes,
+        "decisions_": decisions,
         "search_": settings.search,
         "influence_": by_given_row(outcome.influence, train_rows, rows),
         "joint_influence_": by_given_row(outcome.joint_influence, train_rows, rows),
@@ -95,16 +106,21 @@ def by_given_row(
 
 
 def audited(
-    editable: Editable, theta: Tensor, rows: GroupedRows, labels: Labels, settings: Settings
+    editable: Editable,
+    theta: Tensor,
+    rows: GroupedRows,
+    labels: Labels,
+    settings: Settings,
+    decision: Decision,
 ) -> Audit:
     """Metrics with intervals of the model at ``theta``."""
     loss, classes = labels.loss, labels.classes
-    predicted = loss.predict(editable.outputs(rows.X, theta)).cpu().numpy()
+    predicted = loss.predict(decision.outputs(editable.outputs(rows.X, theta))).cpu().numpy()
     take: Any = audit if loss.is_classification else audit_regression
-    truth = rows.y.cpu().numpy()
-    if len(classes) > 2:  # of two classes, the second is the positive one whatever its name
+    truth = decision.truth(rows.y).cpu().numpy()
+    if len(classes) > 2:  # of two classes, the favourable one is 1 whatever its name
         predicted, truth = classes[predicted], classes[truth.astype(int)]
-    named = {"class_names": class_words(classes)} if loss.is_classification else {}
+    named = {"class_names": decision_words(classes, decision)} if loss.is_classification else {}
     found: Audit = take(
         truth,
         predicted,
@@ -113,7 +129,7 @@ def audited(
         random_state=settings.seed,
         **named,
     )
-    return dataclasses.replace(found, positive_label=positive_label(classes))
+    return dataclasses.replace(found, positive_label=positive_label(classes, decision))
 
 
 def undefined_notices(found: Mapping[str, Any]) -> list[Notice]:

@@ -17,6 +17,7 @@ from torch import Tensor
 from fairij.data.checks import one_of
 from fairij.data.row_vectors import blocks
 from fairij.errors import InvalidInputError, Notice
+from fairij.fairness.decisions import OWN, Decision
 from fairij.models.base import Editable
 from fairij.models.labels import Labels, class_words
 from fairij.models.losses import Loss, get_loss
@@ -55,7 +56,9 @@ def check_are_logits(editable: Editable, loss: Loss, *tables: Tensor) -> None:
         )
 
 
-def doubts(labels: Labels, z_val: Tensor, *, confirmed: bool) -> list[Notice]:
+def doubts(
+    labels: Labels, z_val: Tensor, decision: Decision = OWN, *, confirmed: bool
+) -> list[Notice]:
     """What speaks against the model on validation rows.
 
     Outputs that speak for another label are an error, unless the order of the labels is
@@ -64,7 +67,8 @@ def doubts(labels: Labels, z_val: Tensor, *, confirmed: bool) -> list[Notice]:
     if not labels.loss.is_classification:
         return []
     truth = labels.validation.cpu().numpy().astype(np.int64)
-    predicted = labels.loss.predict(z_val).cpu().numpy()
+    accepted = labels.loss.predict(decision.outputs(z_val))
+    predicted = decision.labels(accepted).cpu().numpy()
     names = class_words(labels.classes)
     found = _reversed(truth, z_val, names) if len(names) == 2 else None
     found = found or _exchanged(truth, predicted, names)

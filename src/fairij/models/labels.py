@@ -14,6 +14,7 @@ from torch import Tensor
 from fairij.data.row_vectors import blocks, by_blocks
 from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError
+from fairij.fairness.decisions import OWN, Decision, Threshold
 from fairij.fairness.groups import numbers
 from fairij.models.base import Editable
 from fairij.models.losses import Loss, get_loss, infer_loss
@@ -183,9 +184,44 @@ def one_class(found: Any) -> InvalidInputError:
     )
 
 
-def positive_label(classes: NDArray[Any]) -> Any:
-    """Of two classes the second, whose rates are measured; None of several and in regression."""
-    return class_words(classes)[1] if len(classes) == 2 else None
+def positive_label(classes: NDArray[Any], decision: Decision = OWN) -> Any:
+    """Of two classes the one whose rates are measured; None of several and in regression."""
+    return decision_words(classes, decision)[1] if len(classes) == 2 else None
+
+
+def decision_words(classes: NDArray[Any], decision: Decision) -> list[Any]:
+    """The labels in the order in which decisions are numbered: the favourable one of two last."""
+    return class_words(classes)[:: -1 if decision.flipped else 1]
+
+
+def decision_of(labels: Labels, threshold: Threshold, pos_label: Any, z: Tensor) -> Decision:
+    """The decision that is asked for, of a model with these labels and outputs."""
+    given = {"threshold": threshold, "pos_label": pos_label}
+    asked = [f"`{name}`" for name, value in given.items() if value is not None]
+    if not asked:
+        return OWN
+    classes = class_words(labels.classes)
+    if len(classes) != 2:
+        kind = f"tells {len(classes)} labels apart" if classes else "predicts numbers"
+        raise InvalidInputError(
+            f"{' and '.join(asked)} must be left out, because this model {kind}: a cut-off and a "
+            "favourable label need a model of two labels."
+        )
+    return Decision(threshold, _is_first(pos_label, classes), has_two=z.ndim == 2)
+
+
+def _is_first(pos_label: Any, classes: list[Any]) -> bool:
+    """Whether the favourable label is the first of two."""
+    if pos_label is None:
+        return False
+    if np.ndim(pos_label) == 0:
+        asked = str(class_words(np.asarray([pos_label]))[0])
+        if asked in (names := [str(label) for label in classes]):
+            return names.index(asked) == 0
+    raise InvalidInputError(
+        f"`pos_label` must be one of the model's two labels, {classes[0]!r} or {classes[1]!r}; got "
+        f"{pos_label!r}."
+    )
 
 
 def class_words(classes: NDArray[Any]) -> list[Any]:

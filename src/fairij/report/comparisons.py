@@ -15,7 +15,7 @@ from fairij.data.rows import n_rows, speaking_of
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.mitigator import FairIJ
-from fairij.models.labels import class_words, positive_label
+from fairij.models.labels import decision_words, positive_label
 from fairij.report.wording import GAP_METRIC, LABELS, interval, measured, plain
 
 
@@ -153,7 +153,7 @@ def on_held_out_rows(fitted: FairIJ) -> Comparison | None:
 def unedited(fitted: FairIJ) -> FairIJ:
     """The same result, but it predicts with the unedited model."""
     before = copy.copy(fitted)
-    before.estimator_ = fitted.estimator
+    before.estimator_, before.decisions_ = fitted.estimator, (fitted.decisions_[0],) * 2
     return before
 
 
@@ -169,9 +169,11 @@ def _audit(fitted: FairIJ, truth: NDArray[Any], predicted: NDArray[Any], groups:
                 f"`y_test` must hold the labels that the model knows, {fitted.classes_.tolist()}; "
                 f"got {unknown[:3]}. Encode them in the same way as the training labels."
             )
-        if len(fitted.classes_) == 2:  # the second class is the positive one
-            is_positive = (labels == fitted.classes_[1] for labels in (truth, predicted))
+        decision = fitted.decision_
+        if len(fitted.classes_) == 2:
+            favourable = fitted.classes_[decision.favourable]
+            is_positive = (labels == favourable for labels in (truth, predicted))
             truth, predicted = (labels.astype(np.int64) for labels in is_positive)
-        settings["class_names"] = class_words(fitted.classes_)
+        settings["class_names"] = decision_words(fitted.classes_, decision)
         found = audit(truth, predicted, sensitive_features=groups, **settings)
-        return replace(found, positive_label=positive_label(fitted.classes_))
+        return replace(found, positive_label=positive_label(fitted.classes_, decision))

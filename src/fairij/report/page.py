@@ -15,16 +15,19 @@ from fairij._version import __version__
 from fairij.data.checks import whole_number
 from fairij.data.paths import path_of
 from fairij.errors import printable
+from fairij.language.probes import ProbeChange
 from fairij.mitigator import FairIJ
 from fairij.report import comparisons, headline, sections, training_table
 from fairij.report.checks import MEANING, checks, reasons, worst
 from fairij.report.comparisons import Comparison
+from fairij.report.probe import probe_check, probe_section, probed
 from fairij.report.render import assets, render
 from fairij.report.shortfalls import shortfalls
 from fairij.storage.checksummed import write_whole
 
 SECTIONS = (
     ("rates", "Rates by group"),
+    ("probe", "Identity probe"),
     ("frontier", "Candidates"),
     ("influence", "Influence"),
     ("where", "Where it concentrates"),
@@ -50,6 +53,7 @@ def write_report(
     feature_names: Sequence[str] | None = None,
     show_rows: int = 0,
     show_columns: Sequence[str] = (),
+    probe: ProbeChange | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write one self-contained HTML page about a fitted `FairIJ`.
@@ -79,6 +83,9 @@ def write_report(
         value of their own, such as names and numbers of people.
     show_columns : sequence of str, optional
         Columns to list although they tell rows apart.
+    probe : ProbeChange, optional
+        The identity probe of a classifier of texts, as `identity_probe(...).since(...)` gives it.
+        If the rows given here are texts, it is made with the usual sentences.
     overwrite : bool, default=False
         Whether an existing file may be replaced.
 
@@ -106,22 +113,34 @@ def write_report(
         "positive": int((fitted.influence_ > 0).sum()),
     }
     unseen = test or comparisons.on_held_out_rows(fitted)
-    text = _page(fitted, printable(str(title)), unseen, training)
+    if probe is None:
+        probe = probed(fitted, [(X_test, sensitive_features_test), (X, sensitive_features)])
+    text = _page(fitted, printable(str(title)), unseen, training, probe)
     write_whole(target, text.encode("utf-8", errors="replace"))
     return target
 
 
-def _page(fitted: FairIJ, title: str, unseen: Comparison | None, training: dict[str, Any]) -> str:
+def _page(
+    fitted: FairIJ,
+    title: str,
+    unseen: Comparison | None,
+    training: dict[str, Any],
+    probe: ProbeChange | None,
+) -> str:
     validation = comparisons.on_validation_rows(fitted)
     shown = unseen or validation
     found = checks(fitted, validation, unseen)
+    if probe is not None:
+        found.append(probe_check(fitted, probe))
     verdict = worst(found)
     return render(
         "page.html",
         title=title,
         version=__version__,
         date=datetime.now(UTC).date().isoformat(),
-        sections=SECTIONS,
+        sections=[part for part in SECTIONS if probe is not None or part[0] != "probe"],
+        probe=None if probe is None else probe_section(probe),
+        meanings=MEANING,
         shortfalls=[part.text for part in shortfalls(fitted, shown)],
         answer=headline.answer(fitted, shown),
         costs=headline.costs(fitted, shown),

@@ -20,6 +20,7 @@ from fairij.data.hashing import without_addresses
 from fairij.data.memory import TooLargeError
 from fairij.data.paths import path_of
 from fairij.errors import CorruptEditError, InvalidInputError, WrongModelError
+from fairij.fairness.decisions import described
 from fairij.method.preparation import Settings
 from fairij.method.types import Outcome
 from fairij.models import adapt
@@ -159,13 +160,17 @@ def edit_of(
     editable: Editable,
     outcome: Outcome,
     settings: Settings,
-    loss: str,
-    dropped: NDArray[np.int64],
+    found: Mapping[str, Any],
     data: str,
 ) -> Edit:
-    """The edit that a run chose; ``data`` is the fingerprint of the training rows."""
+    """The edit that a run chose; ``data`` is the fingerprint of the training rows.
+
+    ``found`` are the attributes that a fit leaves.
+    """
     theta = editable.theta
     chosen = outcome.candidates.iloc[outcome.chosen]
+    first, last = found["decisions_"]
+    dropped = found["dropped_"]
     return Edit(
         before=theta.cpu().clone(),
         delta=outcome.delta.to(theta).cpu().clone(),
@@ -185,9 +190,10 @@ def edit_of(
             "validation": settings.validation,
             "search": without_addresses(settings.search),
             "selection": without_addresses(settings.selection),
-            "loss": loss,
+            "loss": found["loss_"].name,
             "weight_decay": float(settings.weight_decay),
             "random_state": settings.seed,
             "version": __version__,
-        },
+        }
+        | ({} if last.is_plain else described(first, last)),
     )

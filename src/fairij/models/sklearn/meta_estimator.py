@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_regressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -21,6 +23,7 @@ from fairij.data.forked import one_thread_if_forked
 from fairij.data.rows import Columns, as_source, n_rows
 from fairij.data.sparse import check_sparse
 from fairij.errors import InvalidInputError
+from fairij.fairness.decisions import OWN, Decision
 from fairij.fairness.optimism import Choice, HonestGap
 from fairij.models.base import Editable
 from fairij.models.labels import check_runs
@@ -43,6 +46,7 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     loss: str | Loss
     loss_: Loss
     classes_: NDArray[Any]
+    decisions_: tuple[Decision, Decision] = (OWN, OWN)  # of the model before and after
     _choice: Choice | None
     _honest_gap: HonestGap | None
     _refits: Refits | None = None  # in the object that was fitted, not in copies
@@ -64,10 +68,46 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """The model, as it was given or edited, able to take ``X``."""
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels (or values) by the edited model; no group is needed."""
-        z = self._outputs(X)
-        index = self.loss_.predict(z).cpu().numpy()
+        """Labels (or values) by the edited model; no group is needed.
+
+        Decisions are made at the cut-off ``threshold_``. A share that was asked for is turned into
+        the cut-off that it has on the validation rows.
+        """
+        accepted = self.loss_.predict(self.decision_.outputs(self._outputs(X)))
+        index = self.decision_.labels(accepted).cpu().numpy()
         return self.classes_[index] if self.loss_.is_classification else index
+
+    @property
+    def decision_(self) -> Decision:
+        """How the edited model's outputs become decisions."""
+        return self.decisions_[1]
+
+    @property
+    def threshold_(self) -> float:
+        """The chance of the favourable label from which on `predict` accepts a row."""
+        check_is_fitted(self, "estimator_")
+        return self.decision_.cut_off
+
+    def thresholded(self) -> Any:
+        """``estimator_`` with the cut-off built in: scikit-learn's `FixedThresholdClassifier`.
+
+        For classifiers of scikit-learn that give probabilities. It is fitted already.
+        """
+        check_is_fitted(self, "estimator_")
+        if not hasattr(self.estimator_, "predict_proba") or len(self.classes_) != 2:
+            raise InvalidInputError(
+                "`thresholded` needs a classifier of two labels with `predict_proba`, got "
+                f"{type(self.estimator_).__name__}: use `predict` of this object."
+            )
+        favourable = self.estimator_.classes_[self.decision_.favourable]
+        made = FixedThresholdClassifier(
+            FrozenEstimator(self.estimator_),
+            threshold=self.threshold_,
+            pos_label=favourable,
+            response_method="predict_proba",
+        )
+        made.estimator_ = FrozenEstimator(self.estimator_)
+        return made
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Class probabilities by the edited model, columns as in ``classes_``."""

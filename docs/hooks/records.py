@@ -141,6 +141,25 @@ def predicted_refits() -> str:
     return _table(["rows left out", "gap of", *forms.values()], rows)
 
 
+MEASURES = ("accuracy", "gap", "auc")
+
+
+def families() -> str:
+    """Accuracy, gap and AUC of each model family on Adult's test rows, before and after."""
+    rows = [
+        [
+            name,
+            row["library"],
+            *(f"{row['before'][of]:.3f} → {row['after'][of]:.3f}" for of in MEASURES),
+            f"{row['training']:.0f}",
+            f"{row['seconds']:.0f}",
+        ]
+        for name, row in _record("families.json").items()
+    ]
+    head = ["", "library", "accuracy", "gap", "AUC", "seconds of training", "of the edit"]
+    return _table(head, rows)
+
+
 TREES = (
     ("as trained", "none", "as trained"),
     ("path", "default", '`search="path"`'),
@@ -188,5 +207,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "predicted_refits": predicted_refits,
     "coverage": coverage,
     "audit_coverage": audit_coverage,
+    "families": families,
     "trees_constrained": trees_constrained,
 }

@@ -13,6 +13,8 @@ from fairij.fairness.intervals import Compared, score_limits, smallest_ratio, wi
 from fairij.fairness.rates import (
     AUDITED_RATES,
     GAPS,
+    NEGATIVE_PREDICTIVE_VALUE,
+    PRECISION,
     Array,
     Gap,
     Rate,
@@ -35,9 +37,9 @@ class Counted:
         return ratio_of(rate.rows(self.table) ** 2, rate.rows(self.squares), empty=0)
 
     def rate_intervals(self, classes: Iterable[Any], confidence: float) -> dict[str, Array]:
-        """``value, low, high`` of each group, ``(3, G)``, for every audited rate and class."""
+        """``value, low, high`` of each group, ``(3, G)``, for every rate and class."""
         found = dict[str, Array]()
-        for rate in AUDITED_RATES:
+        for rate in (*AUDITED_RATES, PRECISION, NEGATIVE_PREDICTIVE_VALUE):
             values = rate.of_groups(self.table, strict=True)  # (G, K)
             ends = np.stack([values, *wilson(values, self.size(rate), confidence)])
             found |= rate.by_class(ends, classes)
@@ -52,21 +54,31 @@ class Counted:
         }
         for gap in GAPS.values():
             if gap.is_classification:
-                compared = Compared.shares(*self._compared(gap))
-                ends[gap.metric_name] = compared.gap(gap.fold, confidence)
+                ends[gap.metric_name] = self._ends(gap, confidence)
         return {name: _interval(value, *ends[name]) for name, value in values.items()}
 
     def ratios(self, confidence: float) -> dict[str, Interval]:
         """The smallest ratio of each family of gaps: of the lowest rate to the highest."""
         found = {}
         for gap in GAPS.values():
-            if gap.is_classification and gap.name == gap.family:
+            is_first = gap.name == gap.family and gap.form == "difference"
+            if gap.is_classification and is_first:
                 rates, sizes = self._compared(gap)
                 value = gap.of_counts(self.table, agg="worst_case", ratio=True)
                 known = np.nan if np.isnan(rates).any() else float(value)
                 ends = smallest_ratio(rates, sizes, confidence)
                 found[f"{gap.name}_ratio"] = _interval(known, *ends)
         return found
+
+    def _ends(self, gap: Gap, confidence: float) -> tuple[Array, Array]:
+        """The interval of a gap, by the form in which it compares groups."""
+        rates, sizes = self._compared(gap)
+        if gap.form == "ratio":
+            low, high = smallest_ratio(rates, sizes, confidence)
+            return 1 - high, 1 - low
+        compared = Compared.shares(rates, sizes)
+        of_form = compared.highest if gap.form == "highest" else compared.gap
+        return of_form(gap.fold, confidence)
 
     def _compared(self, gap: Gap) -> tuple[Array, Array]:
         """The rates of a gap and their numbers of rows, ``(G, P)`` each."""

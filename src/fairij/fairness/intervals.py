@@ -49,7 +49,7 @@ class Compared:
 
     values: Array
     margins: Callable[[float], Ends]  # below and above, for so many standard errors
-    highest: float = np.inf  # difference of two groups
+    most: float = np.inf  # that two groups can differ by
 
     @classmethod
     def shares(cls, rates: Array, sizes: Array) -> Compared:
@@ -71,11 +71,21 @@ class Compared:
         if groups == 1:
             low, high = np.zeros_like(low), np.zeros_like(high)
         unknown = np.isnan(self.values).any((-2, -1))
-        most = self.highest * (parts if fold == "sum" else 1)
+        most = self.most * (parts if fold == "sum" else 1)
         return (
             np.where(unknown, np.nan, np.clip(low, 0, None)),
             np.where(unknown, np.nan, np.minimum(high, most)),
         )
+
+    def highest(self, fold: Aggregate, confidence: float) -> Ends:
+        """The interval of the highest value of any group, folded over the comparisons."""
+        tail = (1 - confidence) / 2
+        _, above = self.margins(float(norm.isf(tail)))
+        below, _ = self.margins(float(norm.isf(tail / np.prod(self.values.shape[-2:]))))
+        folds: dict[Aggregate, Callable[..., Array]]
+        folds = {"worst_case": np.max, "sum": np.sum, "mean": np.mean}
+        low, high = ((self.values + part).max(-2) for part in (-below, above))
+        return folds[fold](low, -1), folds[fold](high, -1)
 
     def _folded(self, fold: Aggregate, z: float, sign: int) -> Array:
         """The largest upper (1) or lower (-1) end of any choice of a pair in each comparison."""

@@ -43,7 +43,10 @@ def balanced_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) ->
 def group_rates(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
 ) -> pd.DataFrame:
-    """The size, accuracy, selection rate, true and false positive rate of each group.
+    """The size of each group, its accuracy, selection rate, true and false positive rate.
+
+    Also its precision (of those predicted positive, the share that is) and negative predictive
+    value (of those predicted negative, the share that is).
 
     With more than two classes the rates have one column per class.
     """
@@ -89,7 +92,7 @@ def _folded(gap: Gap) -> Metric:
         y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
     ) -> float:
         if gap.is_classification:
-            return float(gap.of_counts(_table(y_true, y_pred, sensitive_features, sample_weight)))
+            return float(gap.metric(_table(y_true, y_pred, sensitive_features, sample_weight)))
         truth = numbers("y_true", y_true)
         predicted = numbers("y_pred", y_pred, len(truth))
         groups = encode_groups(sensitive_features, expected_rows=len(truth))
@@ -104,7 +107,7 @@ def _folded(gap: Gap) -> Metric:
 def _functions() -> dict[str, Metric]:
     found: dict[str, Metric] = {}
     for gap in GAPS.values():
-        if gap.is_classification:
+        if gap.is_classification and gap.form == "difference":
             found[f"{gap.family}_difference"] = _difference_or_ratio(gap, ratio=False)
             found[f"{gap.family}_ratio"] = _difference_or_ratio(gap, ratio=True)
     for gap in GAPS.values():

@@ -123,7 +123,7 @@ class Judge:
         self._record(predicted, finite, keys)
         if self.counted is not None:
             self.counted.append(replace(counted, table=counted.table.astype(np.int32)))
-        return self.measures(counted, self.constraint.gap(z, self.y, self.groups, counted.table))
+        return self.measures(counted, self._gap(z, counted.table))
 
     def _record(self, predicted: Tensor, finite: NDArray[np.bool_], keys: Sequence[Key]) -> None:
         if self.recorded is None:
@@ -146,12 +146,15 @@ class Judge:
         error = ((z - self.y) ** 2).mean(-1).double()
         r2 = 1 - (error / self.y.var(correction=0).double()).cpu().numpy()
         return (
-            _gaps(self.constraint.gap(z, self.y, self.groups, None), finite)
+            _gaps(self._gap(z, None), finite)
             | _known(self.constraint.how_sure(z, self.y, self.groups), finite)
             | {"r2": np.where(finite, r2, -np.inf)}
             | _known({"mean_squared_error": error.cpu().numpy()}, finite)
             | _known(by_group(self._means(z), self.groups.names), finite)
         )
+
+    def _gap(self, z: Tensor, table: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        return self.constraint.gap(z, self.y, self.groups, table, self.loss)
 
     def _means(self, z: Tensor) -> dict[str, NDArray[np.float64]]:
         values = {"mean_prediction": z, "mean_error": z - self.y}

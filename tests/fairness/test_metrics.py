@@ -52,6 +52,14 @@ def frame(rows: Rows, *metrics: Callable[..., float]) -> fairlearn.MetricFrame:
     )
 
 
+def precision(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+    return SCORES["precision"](y_true, y_pred, sample_weight=sample_weight)
+
+
+def npv(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+    return SCORES["negative_predictive_value"](y_true, y_pred, sample_weight=sample_weight)
+
+
 # fairlearn's names of rates that differ
 PEERS = {"accuracy": "accuracy_score", "error_rate": "zero_one_loss"}
 # rates of which it has no differences ready made
@@ -159,9 +167,12 @@ def test_an_undefined_ratio_does_not_hide_the_other(method: str) -> None:
 @example(NEVER_SELECTED)
 def test_group_rates_are_those_of_a_metric_frame(rows: Rows) -> None:
     ours = fairness.group_rates(rows.y_true, rows.y_pred, **rows.options)
-    theirs = frame(rows, sklearn.accuracy_score, fairlearn.selection_rate, *ODDS).by_group
+    of_rows = (sklearn.accuracy_score, fairlearn.selection_rate, *ODDS, precision, npv)
+    theirs = frame(rows, *of_rows).by_group
     theirs = theirs.dropna()  # it lists combinations that nobody has
-    assert list(ours.columns) == ["count", "accuracy", "selection_rate", *theirs.columns[2:]]
+    predictive = ["precision", "negative_predictive_value"]
+    odds = ["true_positive_rate", "false_positive_rate"]
+    assert list(ours.columns) == ["count", "accuracy", "selection_rate", *odds, *predictive]
     counted = Counter(rows.groups)
     assert ours.pop("count").tolist() == [counted[group] for group in sorted(counted)]
     assert ours.index.name == "group"
@@ -226,7 +237,7 @@ def test_a_group_of_weight_zero_takes_no_part() -> None:
                 theirs = theirs_of(name)(y_true, y_pred, **options, method=method)
                 assert ours == pytest.approx(theirs)
     rates = fairness.group_rates(y_true, y_pred, **options)
-    assert rates.loc["c"].isna().tolist() == [False, True, True, True, True]
+    assert rates.loc["c"].isna().tolist() == [False, *[True] * 6]
     for function in (fairness.mean_prediction_difference, fairness.mean_error_difference):
         assert function(y_true, y_pred, **options) == function(y_true[:4], y_pred[:4], **kept)
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from fairij.errors import InvalidInputError, Notice, SmallGroupWarning
 from fairij.fairness.chances import Chances, expected_parts
 from fairij.fairness.groups import Groups
+from fairij.fairness.missing import SMALL_CELL
 from fairij.fairness.names import read_as
 from fairij.fairness.optimism import half_width, rows_needed
 from fairij.fairness.rates import GAPS, Gap, Rate
@@ -29,7 +30,6 @@ Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
 Uncertainty = dict[str, NDArray[np.float64]]
 Graded = tuple[float, Tensor]  # a smooth gap and its gradient dM/dz
 Signed = tuple[float, float, Tensor]  # a smooth gap, the hard one, and the gradient of the first
-SMALL_CELL = 30  # rows
 
 
 class ScoringLoss(Protocol):

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairij.fairness.audits import label
 from fairij.fairness.constraints import Constraint, get_constraint, rows_compared
 from fairij.fairness.groups import Groups
+from fairij.fairness.labelled import label
 from fairij.fairness.metrics import METRICS
 from fairij.fairness.rates import GAPS
 

@@ -22,8 +22,9 @@ import numpy as np
 import pandas as pd
 
 from fairij.fairness import rates
-from fairij.fairness.audits import label, rates_frame
+from fairij.fairness.audits import rates_frame
 from fairij.fairness.groups import encode_groups, numbers, relative, vector, weights
+from fairij.fairness.labelled import label
 from fairij.fairness.rates import GAPS, Aggregate, Array, Gap, Method
 
 Metric = Callable[..., float]
@@ -42,12 +43,15 @@ def balanced_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) ->
 def group_rates(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
 ) -> pd.DataFrame:
-    """The size, accuracy, selection rate, true and false positive rate of each group.
+    """The size of each group, its accuracy, selection rate, true and false positive rate.
+
+    Also its precision (of those predicted positive, the share that is) and negative predictive
+    value (of those predicted negative, the share that is).
 
     With more than two classes the rates have one column per class.
     """
     data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    return rates_frame(data.rate_intervals(), data.groups)
+    return rates_frame(data.counted.rate_intervals(data.classes, 0.95), data.groups)
 
 
 def _table(y_true: Any, y_pred: Any, groups: Any, sample_weight: Any) -> Array:

@@ -100,27 +100,67 @@ class Labelled:
     sample_weight: Array | None
 
     def counts(self, weight: Array | None) -> Array:
-        """The table of confusion counts, ``(G, C, C)``, with these weights."""
-        return confusion_counts(
+        """The table of confusion counts, ``(G, C, C)``, with these weights.
+
+        There is one more group if some rows have none.
+        """
+        count = partial(
+            confusion_counts,
             self.y_true,
             self.y_pred,
-            self.groups.codes,
-            n_groups=len(self.groups.names),
+            n_groups=self.groups.slots,
             n_classes=len(self.classes),
-            sample_weight=weight,
         )
+        codes = self.groups.codes
+        if self.groups.chances is None:
+            return count(codes, sample_weight=weight)
+        # each row counts for several groups
+        parts = enumerate(self.groups.membership(weight).T)
+        tables = [count(np.full_like(codes, code), sample_weight=own) for code, own in parts]
+        return np.sum(tables, axis=0)
+
+    @property
+    def squares(self) -> Array:
+        """The sums of squared weights of the rows that have a group; counts if all are alike."""
+        weight, size = self.sample_weight, len(self.groups.names)
+        if self.groups.chances is not None:
+            one = self.groups.chances * (1 if weight is None else weight[:, None])
+            squared = replace(self.groups, chances=one**2)
+            return replace(self, groups=squared).counts(None)[:size]
+        return self.known if weight is None else self.counts(weight**2)[:size]
+
+    @property
+    def known(self) -> Array:
+        """The table of the rows that have a group."""
+        return self.table[: len(self.groups.names)]
 
     @property
     def table(self) -> Array:
         return self.counts(self.sample_weight)
 
+    def about(self, pos_label: Any) -> Labelled:
+        """The same with this label as the favourable one: the second of two."""
+        if pos_label is None:
+            return self
+        names = [str(name) for name in self.classes.tolist()]
+        if len(names) != 2 or np.ndim(pos_label) or str(pos_label) not in names:
+            raise InvalidInputError(
+                "`pos_label` must be one of two labels that rows have; got "
+                f"{pos_label!r}, and labels {self.classes.tolist()[:8]}."
+            )
+        if str(pos_label) == names[1]:
+            return self
+        truth, predicted, classes = 1 - self.y_true, 1 - self.y_pred, self.classes[::-1]
+        return replace(self, y_true=truth, y_pred=predicted, classes=classes)
+
     def resampled(self, n_resamples: int, rng: np.random.Generator) -> Array:
         """Tables of rows drawn with replacement; without weights they are multinomial draws."""
-        if self.sample_weight is None:
+        if self.sample_weight is None and self.groups.chances is None:
             table, n = self.table, len(self.y_true)
             draws = rng.multinomial(n, (table / n).ravel(), size=n_resamples)
             return draws.reshape(n_resamples, *table.shape).astype(np.float64)
-        weight, n = self.sample_weight, len(self.y_true)
+        n = len(self.y_true)
+        weight = np.ones(n) if self.sample_weight is None else self.sample_weight
         times = (np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(n_resamples))
         return np.stack([self.counts(weight * often) for often in times])
 
@@ -131,13 +171,14 @@ class Labelled:
         """
         step = max(1, RESAMPLED // self.table.size)
         sizes = [min(step, n_resamples - first) for first in range(0, n_resamples, step)]
-        parts = [measures(self.resampled(size, rng)) for size in sizes]
+        groups = len(self.groups.names)
+        parts = [measures(self.resampled(size, rng), groups) for size in sizes]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def rate_intervals(self, confidence: float = 0.95) -> dict[str, Array]:
         """``value, low, high`` of each group, ``(3, G)``, for every audited rate and class."""
-        table, found = self.table, dict[str, Array]()
-        squares = table if self.sample_weight is None else self.counts(self.sample_weight**2)
+        table, found = self.known, dict[str, Array]()
+        squares = self.squares
         for rate in AUDITED_RATES:
             values = rate.of_groups(table, strict=True)  # (G, K)
             # Kish: a weighted rate is worth (sum w)^2 / sum w^2 rows
@@ -148,13 +189,22 @@ class Labelled:
 
 
 def label(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    missing_groups: str = "error",
 ) -> Labelled:
     """Check and encode what every classification metric takes."""
     truth = vector("y_true", y_true)
     predicted = vector("y_pred", y_pred, len(truth))
-    groups = encode_groups(sensitive_features, expected_rows=len(truth))
-    weight = weights(sample_weight, len(truth))
+    n = len(truth)
+    groups = encode_groups(sensitive_features, expected_rows=n, missing=missing_groups)
+    weight = weights(sample_weight, n)
+    if groups.weight is not None:
+        weight = groups.weight if weight is None else weight * groups.weight
+        groups = replace(groups, weight=None)
     if predicted.dtype.kind == "f" and not np.isin(predicted, truth).all():
         wrong = predicted[predicted != predicted.round()][:1]
         if len(wrong):
@@ -192,6 +242,8 @@ def audit(
     confidence: float = 0.95,
     random_state: int | None = 0,
     class_names: Sequence[Any] | None = None,
+    pos_label: Any = None,
+    missing_groups: str = "error",
 ) -> Audit:
     """Audit class predictions. Of two labels the larger one is positive.
 
@@ -200,7 +252,8 @@ def audit(
     y_true, y_pred : array-like of shape (N,)
         True and predicted labels.
     sensitive_features : array-like of shape (N,) or (N, columns)
-        The group of each row. Several columns mean their intersection.
+        The group of each row. Several columns mean their intersection. `GroupChances` are
+        groups that are known as chances only.
     sample_weight : array-like of shape (N,), default=None
         The weight of each row.
     n_resamples : int, default=1000
@@ -211,20 +264,52 @@ def audit(
         The seed of the draws.
     class_names : sequence, default=None
         Of labels 0 and 1: what they stand for, in sentences and as the positive label.
+    pos_label : label, default=None
+        The favourable one of two labels, whose rates are given. None: the larger one.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore": rows without a group count for the performance, and take no part in gaps.
     """
     _check_settings(n_resamples, confidence)
-    data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
+    data = label(
+        y_true,
+        y_pred,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+        missing_groups=missing_groups,
+    ).about(pos_label)
     draws = data.drawn(n_resamples, _generator(random_state))
     names = data.classes.tolist()
     if class_names is not None and len(class_names) == len(names) == 2:
         names = list(class_names)
     found = _audit(
-        measures(data.table), draws, data.rate_intervals(confidence), data.groups, confidence
+        measures(data.table, len(data.groups.names)),
+        draws,
+        data.rate_intervals(confidence),
+        data.groups,
+        confidence,
     )
-    rows = data.counts(None)
-    missing = undefined_rates(rows, data.table, data.groups.names, names)
+    rows = data.counts(None)[: len(data.known)]
+    missing = undefined_rates(rows, data.known, data.groups.names, names)
     positive = names[1] if len(names) == 2 else None
-    return replace(found, positive_label=positive, undefined=missing)
+    notes = (*found.notes, *without_group(data.groups))
+    return replace(found, positive_label=positive, undefined=missing, notes=notes)
+
+
+def without_group(groups: Groups) -> tuple[str, ...]:
+    """A sentence on rows without a group, and one on groups that are chances."""
+    told = []
+    if groups.missing:
+        told.append(
+            f"{groups.missing:,} of {len(groups):,} rows have no group. They count for the "
+            "accuracy and take no part in rates of groups and gaps. If groups are missing more "
+            "often for some people than for others, these figures are biased."
+        )
+    if groups.chances is not None:
+        told.append(
+            "Groups are known as chances only. Gaps that are measured by such proxies are biased "
+            "(Chen et al. 2019, Kallus et al. 2022), and intervals do not show it."
+        )
+    return tuple(told)
 
 
 def audit_regression(
@@ -235,12 +320,18 @@ def audit_regression(
     n_resamples: int = 200,
     confidence: float = 0.95,
     random_state: int | None = 0,
+    missing_groups: str = "error",
 ) -> Audit:
     """Audit predictions of numbers. Parameters are those of `audit`."""
     _check_settings(n_resamples, confidence)
     truth = numbers("y_true", y_true)
     predicted, n = numbers("y_pred", y_pred, len(truth)), len(truth)
-    groups = encode_groups(sensitive_features, expected_rows=n)
+    groups = encode_groups(sensitive_features, expected_rows=n, missing=missing_groups)
+    if groups.chances is not None or groups.weight is not None:
+        raise InvalidInputError(
+            "`sensitive_features` of numbers must be one group for each row, without weights: "
+            "chances of groups and weights are for classification."
+        )
     squares, rng = (predicted - truth) ** 2, _generator(random_state)
 
     def of_rows(rows: NDArray[np.int64]) -> dict[str, Array]:
@@ -256,7 +347,8 @@ def audit_regression(
     values = {rate.name: rate.values(predicted, truth) for rate in means}
     values["mean_squared_error"] = squares
     intervals = {name: _mean_interval(v, groups, confidence) for name, v in values.items()}
-    return _audit(of_rows(np.arange(n)), draws, intervals, groups, confidence)
+    found = _audit(of_rows(np.arange(n)), draws, intervals, groups, confidence)
+    return replace(found, notes=(*found.notes, *without_group(groups)))
 
 
 def bootstrap(
@@ -299,6 +391,7 @@ def wilson(rate: Array, size: Array, confidence: float) -> tuple[Array, Array]:
 
 def _mean_interval(values: Array, groups: Groups, confidence: float) -> Array:
     """The mean of each group and ``mean -+ z s / sqrt(n)``, ``(3, G)``."""
+    values, groups = values[groups.known], groups.take(groups.known)
     mean, z = group_means(values, groups), float(norm.ppf((1 + confidence) / 2))
     spread = group_means((values - mean[groups.codes]) ** 2, groups)
     half = z * np.sqrt(ratio_of(spread, groups.sizes - 1.0, empty=np.nan))

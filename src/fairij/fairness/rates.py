@@ -88,8 +88,7 @@ def ratio_of(part: NDArray[Any], whole: NDArray[Any], *, empty: float) -> Array:
 
 def group_means(values: Array, groups: Any, weight: Array | None = None) -> Array:
     """The mean of ``values (..., N)`` in each group, ``(..., G)``; NaN for a group without rows."""
-    member = np.zeros((len(groups), len(groups.names)))
-    member[np.arange(len(groups)), groups.codes] = 1.0 if weight is None else weight
+    member = groups.membership(weight)[:, : len(groups.names)]
     return ratio_of(values @ member, member.sum(0), empty=np.nan)
 
 
@@ -352,10 +351,14 @@ GAPS: dict[str, Gap] = {
 }
 
 
-def measures(counts: Array) -> dict[str, Array]:
-    """Every performance and strict gap of counts, by name. Each rate is computed once."""
+def measures(counts: Array, groups: int | None = None) -> dict[str, Array]:
+    """Every performance and strict gap of counts, by name. Each rate is computed once.
+
+    Only the first ``groups`` groups are compared; None: all of them.
+    """
+    known = counts[..., :groups, :, :]
     gaps = {gap.metric_name: gap for gap in GAPS.values() if gap.is_classification}
-    spreads = {rate: _strict_spread(rate, counts) for gap in gaps.values() for rate in gap.rates}
+    spreads = {rate: _strict_spread(rate, known) for gap in gaps.values() for rate in gap.rates}
     found = performances(counts)
     for name, gap in gaps.items():
         together = np.concatenate([spreads[rate] for rate in gap.rates], axis=-1)

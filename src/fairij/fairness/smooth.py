@@ -76,7 +76,16 @@ def _from_largest(columns: Tensor, groups: Tensor) -> Tensor:
 
 
 def _means(columns: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean of each column in each group that occurs, ``(G, K)``, and the groups' sizes."""
+    """The mean of each column in each group that occurs, ``(G, K)``, and the groups' sizes.
+
+    Groups are codes ``(N,)``, or how much each row counts for each of them, ``(N, G)``.
+    """
+    if groups.ndim == 2:
+        sizes = groups.sum(0)
+        some = sizes > 0
+        return (groups[:, some].T.to(columns) @ columns) / sizes[some, None].to(columns), sizes[
+            some
+        ]
     present, codes = torch.unique(groups, return_inverse=True)
     sums = columns.new_zeros(len(present), columns.shape[1]).index_add(0, codes, columns)
     sizes = torch.bincount(codes, minlength=len(present))

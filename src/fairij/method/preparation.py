@@ -25,6 +25,7 @@ from fairij.data.checks import (
 )
 from fairij.data.rows import speaking_of
 from fairij.errors import InvalidInputError, Notice
+from fairij.fairness.audits import without_group
 from fairij.fairness.constraints import Constraint, check_sizes, get_constraint
 from fairij.fairness.decisions import OWN, Decided, Decision, Threshold, check_threshold
 from fairij.method.curvature import CURVATURES
@@ -209,6 +210,7 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
     notices = [*doubts(labels, z_val, decision, confirmed=confirmed), *map(Notice, caveats)]
     if not decision.is_own:
         notices.append(Notice(OWN_CUT_OFF))
+    notices += map(Notice, without_group(data.groups))
     validation, held = GroupedRows(data.X_val, labels.validation, data.groups, model_val), None
     if settings.holdout_fraction != 0:
         away = held_out("holdout_fraction", settings.holdout_fraction, data.groups, settings.seed)

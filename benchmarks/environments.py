@@ -15,7 +15,8 @@ REQUIREMENTS = Path(__file__).parent / "requirements"
 def interpreter(name: str) -> Path:
     """Return the peer's Python. Make its environment if it is missing or its pins have changed.
 
-    torch is installed first and by itself, so that no other package can ask for another build.
+    torch, if it is among the pins, comes first and by itself: then no other package can ask for
+    another build.
     """
     requirements = REQUIREMENTS / f"{name}.txt"
     pins = f"{sys.version}\n{requirements.read_text()}"
@@ -24,8 +25,8 @@ def interpreter(name: str) -> Path:
     stamp = folder / "made-from.txt"
     if not stamp.exists() or stamp.read_text() != pins:
         venv.create(folder, clear=True, with_pip=True)
-        (torch,) = (line for line in pins.splitlines() if line.startswith("torch=="))
-        _pip(python, torch)
+        for torch in (line for line in pins.splitlines() if line.startswith("torch==")):
+            _pip(python, torch)
         _pip(python, "--requirement", str(requirements))
         stamp.write_text(pins)
     return python

@@ -78,6 +78,9 @@ RATES: dict[str, Callable[[Any], tuple[Condition, Condition]]] = {
     "false_positive_rate": lambda c: (lambda t, p: p == c, lambda t, p: t != c),
     "false_negative_rate": lambda c: (lambda t, p: p != c, lambda t, p: t == c),
     "accuracy": lambda c: (lambda t, p: t == p, lambda t, p: True),
+    "error_rate": lambda c: (lambda t, p: t != p, lambda t, p: True),
+    "precision": lambda c: (lambda t, p: t == c, lambda t, p: p == c),
+    "negative_predictive_value": lambda c: (lambda t, p: t != c, lambda t, p: p != c),
 }
 
 

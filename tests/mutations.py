@@ -281,10 +281,69 @@ XGBOOST: tuple[Callable[[Any, Rng], None], ...] = tuple(
 )
 
 
+def of_catboost(model: Any, rng: Rng) -> bytes:
+    """A changed CatBoost model as JSON; mostly its trees and features are changed."""
+    model = copy.deepcopy(model)
+    for _ in range(int(rng.integers(1, 4))):
+        pick(rng, CATBOOST)(model, rng)
+    content = as_json(model).encode(errors="replace")
+    return damaged(content, rng) if rng.random() < 0.1 else content
+
+
+def _catboost_node(model: Any, rng: Rng) -> dict[str, Any]:
+    """A tree, or a branch somewhere inside."""
+    node = pick(rng, model.get("oblivious_trees") or model["trees"])
+    while "split" in node and rng.random() < 0.7:
+        node = node[pick(rng, ("left", "right"))]
+    return node
+
+
+def _catboost_split(model: Any, rng: Rng) -> None:
+    """A split of another number or feature, on one side or on both."""
+    node = _catboost_node(model, rng)
+    split = pick(rng, node["splits"]) if "splits" in node else node["split"]
+    name = pick(rng, list(split))
+    odd = (0, 1, -1, 3, 40, 10**6, 2**31 - 1, 0.5, "OnlineCtr", "FloatFeature", "OneHotFeature")
+    split[name] = pick(rng, odd)
+
+
+def _catboost_leaves(model: Any, rng: Rng) -> None:
+    """Values of a tree are fewer or more, or there is one level more or less."""
+    node = _catboost_node(model, rng)
+    name = pick(rng, [name for name, one in node.items() if isinstance(one, list) and one])
+    one = node[name]
+    node[name] = pick(rng, (one[:-1], one + one[:1], one * 2, [], one[: len(one) // 2]))
+
+
+def _catboost_size(model: Any, rng: Rng) -> None:
+    """A number of the features, statistics, tables or outputs is an odd one."""
+    features = model["features_info"]
+    places = [model["scale_and_bias"], *model.get("ctr_data", {}).values()]
+    for one in features.values():
+        places += one if isinstance(one, list) else []
+    place = pick(rng, [place for place in places if place])
+    key = pick(rng, list(place) if isinstance(place, dict) else range(len(place)))
+    inner = place[key]
+    if isinstance(inner, list) and inner and rng.random() < 0.7:
+        place, key = inner, int(rng.integers(len(inner)))
+    place[key] = copy.deepcopy(pick(rng, VALUES))
+
+
 def of_ubj(model: Any, rng: Rng) -> bytes:
     """A changed XGBoost model as Universal Binary JSON."""
     content = as_ubj(changed_model(model, rng))
     return damaged(content, rng) if rng.random() < 0.1 else content
+
+
+CATBOOST: tuple[Callable[[Any, Rng], None], ...] = tuple(
+    map(
+        _careful,
+        (
+            *(_value, _part, _catboost_split, _catboost_split, _catboost_leaves),
+            *(_catboost_size, _catboost_size, _catboost_size),
+        ),
+    )
+)
 
 
 def as_ubj(value: Any) -> bytes:

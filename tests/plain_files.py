@@ -86,6 +86,19 @@ def save_xgboost(table: pd.DataFrame, folder: Path) -> Any:
     return model
 
 
+def save_catboost(table: pd.DataFrame, folder: Path) -> Any:
+    import catboost
+
+    model = catboost.CatBoostClassifier(
+        iterations=12, depth=3, cat_features=["job"], thread_count=1, verbose=False,
+        one_hot_max_size=2, allow_writing_files=False,
+    )  # fmt: skip
+    model.fit(table[FEATURES], table["repaid"])
+    model.save_model(str(folder / "catboost.json"), format="json")
+    model.save_model(str(folder / "model.cbm"))
+    return model
+
+
 def save_sklearn(table: pd.DataFrame, folder: Path) -> Any:
     import skops.io
 

@@ -111,6 +111,21 @@ def coverage() -> str:
     return _table(["constraint", "rows", *names.values()], rows)
 
 
+def audit_coverage() -> str:
+    """How often the intervals of an audit cover the gaps and ratios that rows were drawn from."""
+    found: dict[str, dict[str, tuple[float, float | None]]] = {}
+    for row in _record("audit_coverage.json")["records"]:
+        found.setdefault(row["case"], {})[row["metric"]] = row["coverage"], row["bootstrap"]
+    metrics = list(next(iter(found.values())))
+
+    def cell(now: float, before: float | None) -> str:
+        return f"{now:.2f}" + ("" if before is None else f" ({before:.2f})")
+
+    rows = [[case, *(cell(*of[metric]) for metric in metrics)] for case, of in found.items()]
+    names = [metric.replace("_difference", " gap").replace("_", " ") for metric in metrics]
+    return _table(["rows", *names], rows)
+
+
 def predicted_refits() -> str:
     """How far predicted refits move the gap, as a part of how far real ones move it."""
     forms = {
@@ -124,6 +139,25 @@ def predicted_refits() -> str:
         for kind, what in (("hard", "predicted labels"), ("smooth", "mean scores"))
     ]
     return _table(["rows left out", "gap of", *forms.values()], rows)
+
+
+MEASURES = ("accuracy", "gap", "auc")
+
+
+def families() -> str:
+    """Accuracy, gap and AUC of each model family on Adult's test rows, before and after."""
+    rows = [
+        [
+            name,
+            row["library"],
+            *(f"{row['before'][of]:.3f} → {row['after'][of]:.3f}" for of in MEASURES),
+            f"{row['training']:.0f}",
+            f"{row['seconds']:.0f}",
+        ]
+        for name, row in _record("families.json").items()
+    ]
+    head = ["", "library", "accuracy", "gap", "AUC", "seconds of training", "of the edit"]
+    return _table(head, rows)
 
 
 TREES = (
@@ -172,5 +206,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "refits": refits,
     "predicted_refits": predicted_refits,
     "coverage": coverage,
+    "audit_coverage": audit_coverage,
+    "families": families,
     "trees_constrained": trees_constrained,
 }

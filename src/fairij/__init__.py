@@ -22,7 +22,14 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.method.search.constrained import Constrained
     from fairij.method.search.dropping import AllPositive, Grid, Sequential
     from fairij.method.search.reweighting import Path, Reweight
-    from fairij.method.selection import AccuracyBudget, Budget, LowestGap, TargetGap, pareto_front
+    from fairij.method.selection import (
+        AccuracyBudget,
+        Budget,
+        LowestGap,
+        TargetGap,
+        TargetRatio,
+        pareto_front,
+    )
     from fairij.mitigator import FairIJ
     from fairij.models import Editable, adapt
     from fairij.models.losses import LOSSES
@@ -44,7 +51,7 @@ _NAMES = {
     "method.curvature": "CURVATURES",
     "models.losses": "LOSSES",
     "method.search": "AllPositive Auto Constrained Grid Path Reweight Sequential",
-    "method.selection": "AccuracyBudget Budget LowestGap TargetGap pareto_front",
+    "method.selection": "AccuracyBudget Budget LowestGap TargetGap TargetRatio pareto_front",
     "mitigator": "FairIJ",
     "models": "Editable adapt",
     "scale.sharding": "Shard",
@@ -60,9 +67,9 @@ __all__ = [
     "ArraySource", "ArrowSource", "Audit", "Auto", "Budget", "ConjugateGradient", "Constrained",
     "Constraint", "Edit", "Editable", "Exact", "FairIJ", "Grid", "GroupChances", "Identity",
     "LoaderSource", "LowestGap", "Neumann", "Path", "PrintedWoodFisher", "Reweight", "Sequential",
-    "Shard", "SharedConjugateGradient", "TargetGap", "TopShare", "Woodbury", "__version__", "adapt",
-    "audit", "baselines", "datasets", "errors", "fairness", "language", "models", "pareto_front",
-    "report", "solvers", "stream_influence",
+    "Shard", "SharedConjugateGradient", "TargetGap", "TargetRatio", "TopShare", "Woodbury",
+    "__version__", "adapt", "audit", "baselines", "datasets", "errors", "fairness", "language",
+    "models", "pareto_front", "report", "solvers", "stream_influence",
 ]  # fmt: skip
 
 

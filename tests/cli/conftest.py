@@ -19,6 +19,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tables = plain_files.make_tables(folder)
     plain_files.save_lightgbm(tables["train"], folder)
     plain_files.save_xgboost(tables["train"], folder)
+    plain_files.save_catboost(tables["train"], folder)
     plain_files.save_sklearn(tables["train"], folder)
     plain_files.save_torch(tables["train"], folder)
     return folder

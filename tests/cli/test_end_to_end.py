@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ KINDS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]] 
     "lightgbm": ("model.txt", (), (), ()),
     "xgboost json": ("model.json", (), (), ()),
     "xgboost ubj": ("model.ubj", (), (), ()),
+    "catboost json": ("catboost.json", (), (), ()),
+    "catboost binary": ("model.cbm", ("--trust-pickle",), (), ()),
     "scikit-learn": ("model.skops", (), (), ()),
     "torch safetensors": ("net.safetensors", NET, NUMBERS, ("--weight-decay", "0.01")),
     "torch pt": ("net.pt", NET, NUMBERS, ("--weight-decay", "0.01")),
@@ -41,10 +44,17 @@ OPENING = Opening(model_class="net.py:Net", model_args={"inputs": 3})
 
 
 def theta(path: str | Path) -> torch.Tensor:
-    return adapt(load_model(path, OPENING).model, parameters="all").theta
+    trusted = Path(path).suffix == ".cbm"
+    model = load_model(path, replace(OPENING, trust_pickle=trusted)).model
+    return adapt(model, parameters="all").theta
 
 
-@pytest.fixture(params=KINDS)
+SLOW = {"catboost binary"}
+
+
+@pytest.fixture(
+    params=[pytest.param(k, marks=[pytest.mark.slow] * (k in SLOW)) for k in KINDS], ids=str
+)
 def kind(request: pytest.FixtureRequest) -> Any:
     if request.param == "hugging face":
         request.getfixturevalue("bert")

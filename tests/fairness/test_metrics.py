@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import fairlearn.metrics as fairlearn
@@ -20,7 +21,11 @@ from fairij.errors import InvalidInputError
 from group_reference import RATES, Rows, fixed, labelled_rows, metric, rate
 
 METHODS = ("between_groups", "to_overall")
-FAMILIES = {gap.family: gap for gap in fairness.GAPS.values() if gap.is_classification}
+FAMILIES = {
+    gap.family: gap
+    for gap in fairness.GAPS.values()
+    if gap.is_classification and gap.form == "difference"
+}
 NAMES = tuple(f"{family}_{kind}" for family in FAMILIES for kind in ("difference", "ratio"))
 
 # Cells without a row, by name, so that they are tried whatever hypothesis draws.
@@ -47,7 +52,37 @@ def frame(rows: Rows, *metrics: Callable[..., float]) -> fairlearn.MetricFrame:
     )
 
 
-PEERS = {"accuracy": "accuracy_score"}  # fairlearn's names of rates that differ
+def precision(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+    return SCORES["precision"](y_true, y_pred, sample_weight=sample_weight)
+
+
+def npv(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+    return SCORES["negative_predictive_value"](y_true, y_pred, sample_weight=sample_weight)
+
+
+# fairlearn's names of rates that differ
+PEERS = {"accuracy": "accuracy_score", "error_rate": "zero_one_loss"}
+# rates of which it has no differences ready made
+SCORES = {
+    "precision": partial(sklearn.precision_score, zero_division=0),
+    "negative_predictive_value": partial(sklearn.precision_score, zero_division=0, pos_label=0),
+}
+
+
+def derived(rate: str, kind: str) -> Callable[..., float]:
+    """A metric of fairlearn's: the difference or ratio of a rate."""
+    if rate not in SCORES:
+        return getattr(fairlearn, f"{PEERS.get(rate, rate)}_{kind}")
+
+    def of_groups(*data: Any, method: str = "between_groups", **options: Any) -> float:
+        params = {rate: {"sample_weight": options.pop("sample_weight", None)}}
+        named = dict(zip(("y_true", "y_pred"), data, strict=True))
+        made = fairlearn.MetricFrame(
+            metrics={rate: SCORES[rate]}, **named, **options, sample_params=params
+        )
+        return float(getattr(made, kind)(method=method)[rate])
+
+    return of_groups
 
 
 def theirs_of(name: str) -> Callable[..., float]:
@@ -55,10 +90,10 @@ def theirs_of(name: str) -> Callable[..., float]:
     if hasattr(fairlearn, name):
         return getattr(fairlearn, name)
     family, _, kind = name.rpartition("_")
-    rates = [PEERS.get(rate.name, rate.name) for rate in FAMILIES[family].rates]
+    rates = [rate.name for rate in FAMILIES[family].rates]
 
     def folded(*data: Any, agg: str = "worst_case", **options: Any) -> float:
-        found = [getattr(fairlearn, f"{rate}_{kind}")(*data, **options) for rate in rates]
+        found = [derived(rate, kind)(*data, **options) for rate in rates]
         fold = "mean" if agg == "mean" else "min" if kind == "ratio" else "max"
         return getattr(pd.Series(found), fold)()  # leaves NaN out
 
@@ -132,9 +167,12 @@ def test_an_undefined_ratio_does_not_hide_the_other(method: str) -> None:
 @example(NEVER_SELECTED)
 def test_group_rates_are_those_of_a_metric_frame(rows: Rows) -> None:
     ours = fairness.group_rates(rows.y_true, rows.y_pred, **rows.options)
-    theirs = frame(rows, sklearn.accuracy_score, fairlearn.selection_rate, *ODDS).by_group
+    of_rows = (sklearn.accuracy_score, fairlearn.selection_rate, *ODDS, precision, npv)
+    theirs = frame(rows, *of_rows).by_group
     theirs = theirs.dropna()  # it lists combinations that nobody has
-    assert list(ours.columns) == ["count", "accuracy", "selection_rate", *theirs.columns[2:]]
+    predictive = ["precision", "negative_predictive_value"]
+    odds = ["true_positive_rate", "false_positive_rate"]
+    assert list(ours.columns) == ["count", "accuracy", "selection_rate", *odds, *predictive]
     counted = Counter(rows.groups)
     assert ours.pop("count").tolist() == [counted[group] for group in sorted(counted)]
     assert ours.index.name == "group"
@@ -160,7 +198,8 @@ def test_labels_may_be_booleans_or_signs_as_in_fairlearn(name: str) -> None:
     columns = y_true[:, None], pd.Series(y_pred, index=rng.permutation(40), dtype="Int64")
     assert ours(*columns, sensitive_features=groups) == pytest.approx(expected)
     tensors = (torch.tensor(values) for values in (y_true, y_pred, groups))
-    assert ours(next(tensors), next(tensors), sensitive_features=next(tensors)) == expected
+    found = ours(next(tensors), next(tensors), sensitive_features=next(tensors))
+    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +237,7 @@ def test_a_group_of_weight_zero_takes_no_part() -> None:
                 theirs = theirs_of(name)(y_true, y_pred, **options, method=method)
                 assert ours == pytest.approx(theirs)
     rates = fairness.group_rates(y_true, y_pred, **options)
-    assert rates.loc["c"].isna().tolist() == [False, True, True, True, True]
+    assert rates.loc["c"].isna().tolist() == [False, *[True] * 6]
     for function in (fairness.mean_prediction_difference, fairness.mean_error_difference):
         assert function(y_true, y_pred, **options) == function(y_true[:4], y_pred[:4], **kept)
 

@@ -109,6 +109,13 @@ def xgboost(X: Any, y: Any) -> Any:
     return library.XGBClassifier(n_estimators=4, max_depth=2, n_jobs=1).fit(X, y)
 
 
+@case("catboost", "three")
+def catboost(X: Any, y: Any) -> Any:
+    library = pytest.importorskip("catboost")
+    settings = {"iterations": 3, "depth": 2, "verbose": False, "thread_count": 1}
+    return library.CatBoostClassifier(allow_writing_files=False, **settings).fit(X, y)
+
+
 def on_tokens(name: str) -> tuple[Any, dict[str, Any]]:
     pytest.importorskip("transformers")
     import tiny

@@ -95,14 +95,14 @@ def test_a_gap_that_grew_gets_an_unfriendly_headline(tmp_path: Path) -> None:
 
 
 def test_the_reason_stands_beside_the_badge(tmp_path: Path) -> None:
-    model = fitted(TargetGap(1e-6))
+    model = fitted(AccuracyBudget(0.01))
     found = checks(model, on_validation_rows(model), None)
     reason = reasons(found)
-    assert "Was what you asked for reached? The target is missed" in reason
+    assert "Was what you asked for reached? The budget is missed" in reason
     text = write_report(model, tmp_path / "page.html", X=problem().X).read_text()
     badge = text.index("red: serious concern")
-    assert "The target is missed" in text[badge : badge + 2000]
-    assert "The target is missed" in model._html_repr()
+    assert "The budget is missed" in text[badge : badge + 2000]
+    assert "The budget is missed" in model._html_repr()
 
 
 def test_predicted_refits_are_on_the_page(tmp_path: Path) -> None:

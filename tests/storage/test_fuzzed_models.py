@@ -17,28 +17,50 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import catboost
 import lightgbm
 import numpy as np
 import pytest
 import xgboost
+from pandas.api.types import is_numeric_dtype
 
 import mutations
 import plain_files
 from fairij import adapt
 from fairij.errors import FairIJError
+from fairij.models.trees.catboost import described
 from fairij.storage.model_files import load_model
+from fairij.storage.model_files.columns import is_catboost
 
 TABLE = plain_files.make_table(120, 0)
 ROWS = TABLE[plain_files.FEATURES]
-FORMATS = ("txt", "json", "ubj")
+FORMATS = ("txt", "json", "ubj", "catboost")
+ENDINGS = {"catboost": "json"}
 FEW, MANY = 60, 5000
 LONGEST = 30  # seconds for one file
 MEMORY = 2**33
 Kept = tuple[bytes, Any]  # a LightGBM text; an XGBoost model as tables
 
 
+def of_catboost() -> list[Kept]:
+    """Tables and branches, one and three outputs, with statistics of categories."""
+    label, kinds = TABLE["repaid"].to_numpy(), np.arange(len(TABLE)) % 3
+    rows = ROWS.assign(word=[f"w{n % 9}" for n in range(len(ROWS))], few=[f"{n}" for n in kinds])
+    settings = {"iterations": 3, "depth": 3, "verbose": False, "thread_count": 1, "random_seed": 0}
+    texts = [name for name in rows.columns if not is_numeric_dtype(rows[name])]
+    settings |= {"allow_writing_files": False, "cat_features": texts}
+    found: list[Kept] = []
+    for kind in ({}, {"grow_policy": "Lossguide"}, {"loss_function": "MultiClass"}):
+        model = catboost.CatBoostClassifier(one_hot_max_size=4, **settings, **kind)
+        model.fit(rows, kinds if "loss_function" in kind else label)
+        found.append((b"", described(model)))
+    return found
+
+
 def models(ending: str) -> list[Kept]:
     """Models of several kinds, small, as text and as tables."""
+    if ending == "catboost":
+        return of_catboost()
     label = TABLE["repaid"].to_numpy()
     three = np.arange(len(label)) % 3
     rows = plain_files.as_categories(TABLE)
@@ -67,6 +89,7 @@ CHANGES: dict[str, Callable[[Kept, mutations.Rng], bytes]] = {
     "txt": lambda kept, rng: mutations.of_lightgbm(kept[0], rng),
     "json": lambda kept, rng: mutations.of_json(kept[1], rng),
     "ubj": lambda kept, rng: mutations.of_ubj(kept[1], rng),
+    "catboost": lambda kept, rng: mutations.of_catboost(kept[1], rng),
 }
 
 
@@ -75,6 +98,8 @@ def used(path: Path) -> str:
     try:
         file = load_model(path)
         rows = ROWS
+        if is_catboost(file.model):
+            rows = rows.assign(word="w1", few="2")
         if file.columns is not None:
             rows = rows.set_axis(list(file.columns), axis=1)
         editable = adapt(file.model)
@@ -98,7 +123,7 @@ def try_all(ending: str, folder: str, first: int, last: int) -> None:
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     kept, found = models(ending), Counter[str]()
-    path = Path(folder) / f"model.{ending}"
+    path = Path(folder) / f"model.{ENDINGS.get(ending, ending)}"
     for seed in range(first, last):
         rng = np.random.default_rng(seed)
         path.write_bytes(CHANGES[ending](mutations.pick(rng, kept), rng))
@@ -133,7 +158,7 @@ def test_thousands_of_changed_models(tmp_path: Path, ending: str) -> None:
 def test_some_changed_models(tmp_path: Path, ending: str) -> None:
     warnings.simplefilter("ignore")
     kept, found = models(ending), Counter[str]()
-    path = tmp_path / f"model.{ending}"
+    path = tmp_path / f"model.{ENDINGS.get(ending, ending)}"
     for seed in range(FEW):
         rng = np.random.default_rng(seed)
         path.write_bytes(CHANGES[ending](mutations.pick(rng, kept), rng))

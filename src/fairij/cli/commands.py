@@ -52,7 +52,7 @@ DATASETS = {
     '--query "select * from orders" --label paid --sensitive gender',
 )
 def audit(model: ModelPath, asked: AuditOptions) -> None:
-    """Show how a model treats groups: rates and gaps on a table, with bootstrap intervals."""
+    """Show how a model treats groups: rates and gaps on a table, with intervals."""
     from fairij.cli.measure import audit_model
 
     audit_model(model, asked)

@@ -106,6 +106,7 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         ],
         "confidence": audit.confidence,
         "positive_label": audit.positive_label,
+        "ratios": audit.ratios.to_dict(orient="index"),
         "more": audit.more.to_dict(orient="index"),
         "undefined": list(audit.undefined),
         "notes": list(audit.notes),

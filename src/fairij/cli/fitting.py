@@ -31,6 +31,7 @@ from fairij.method.selection import (
     LowestGap,
     Selection,
     TargetGap,
+    TargetRatio,
 )
 from fairij.mitigator import FairIJ
 from fairij.models.labels import positive_label
@@ -214,6 +215,8 @@ def _selection(edit: EditOptions) -> Selection:
         rules["--accuracy-budget"] = AccuracyBudget(edit.accuracy_budget)
     if edit.target_gap is not None:
         rules["--target-gap"] = TargetGap(edit.target_gap)
+    if edit.target_ratio is not None:
+        rules["--target-ratio"] = TargetRatio(edit.target_ratio)
     if edit.slack is not None:
         rules["--slack"] = LowestGap(slack=edit.slack)
     if len(rules) > 1:

@@ -203,6 +203,7 @@ def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
         frame(stored.get("more", {})),
         tuple(stored.get("undefined", ())),
         tuple(stored.get("notes", ())),
+        frame(stored.get("ratios", {})),
     )
 
 

@@ -17,10 +17,8 @@ from fairij.cli.console import audit_dict, print_json, say, show_audits
 from fairij.cli.options import AuditOptions, MeasureOptions
 from fairij.cli.outputs import MARK
 from fairij.cli.rows import Part, check_two_groups, features_said, read_part
-from fairij.errors import FairIJError, InvalidInputError, SmallGroupWarning
+from fairij.errors import FairIJError, InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
-from fairij.fairness.constraints import SMALL_CELL
-from fairij.fairness.groups import encode_groups
 from fairij.models import adapt
 from fairij.models.doubts import check_are_logits, doubts, outputs_asked
 from fairij.models.labels import class_words, encode_labels, known_classes, positive_label
@@ -135,21 +133,11 @@ def measured(model: Any, part: Part, how: MeasureOptions, *, confirmed: bool = F
 
 
 def _check_rows(part: Part, *, one_output: bool) -> None:
-    """Raise if a label is missing from the table; warn of small groups."""
+    """Raise if a label is missing from the table."""
     if one_output and len(np.unique(part.y)) == 1:
         raise InvalidInputError(
             f"The table must have rows of both labels, but all of them have {part.label[0]!s}: "
             "give rows of both."
-        )
-    sizes = encode_groups(part.groups).sizes
-    if sizes.min() < SMALL_CELL:
-        few = int((sizes < SMALL_CELL).sum())
-        warnings.warn(
-            f"{few} of {len(sizes)} groups have fewer than {SMALL_CELL} rows to measure on, the "
-            f"smallest {sizes.min()}: their rates are very uncertain, see the intervals. Cut a "
-            "continuous attribute into ranges, or merge groups.",
-            SmallGroupWarning,
-            stacklevel=3,
         )
 
 

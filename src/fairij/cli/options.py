@@ -203,6 +203,11 @@ class EditOptions:
         float | None,
         "Choose the best accuracy whose gap is at most this; exit code 3 if it is missed.",
     ] = None
+    target_ratio: Annotated[
+        float | None,
+        "Choose the best accuracy whose ratio is at least this, as in 0.8 (four-fifths rule), with "
+        "--constraint demographic_parity_ratio or another ratio; exit code 3 if it is missed.",
+    ] = None
     slack: Annotated[
         float | None,
         "Choose the best accuracy whose gap is within this of the lowest, whatever it costs; 0 is "
@@ -343,9 +348,10 @@ class MoveOptions:
 
 def constraints(*, of_labels: bool = False) -> tuple[str, ...]:
     """The names of all constraints, or of those for classification."""
-    from fairij.fairness import GAPS
+    from fairij.fairness.rates import GAPS, UNCOUNTED
 
-    return tuple(name for name, gap in GAPS.items() if gap.is_classification or not of_labels)
+    counted = tuple(name for name, gap in GAPS.items() if gap.is_classification or not of_labels)
+    return (*counted, *UNCOUNTED)
 
 
 def with_names(text: str) -> str:
@@ -391,6 +397,10 @@ def choices() -> dict[str, tuple[str, ...]]:
 
 def check_choices(options: Any) -> None:
     """Raise unless each option that takes a name has a known one."""
+    from fairij.fairness.names import read_as
+
     for option, known in choices().items():
+        if option == "constraint" and read_as(vars(options).get(option, "")):
+            continue  # also a name that other libraries use
         if option in vars(options):
             check_choice(option, vars(options)[option], known)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.fairness.audits import Audit as Audit
     from fairij.fairness.audits import audit as audit
     from fairij.fairness.audits import audit_regression as audit_regression
-    from fairij.fairness.audits import bootstrap as bootstrap
     from fairij.fairness.constraints import CONSTRAINTS as CONSTRAINTS
     from fairij.fairness.constraints import Constraint as Constraint
     from fairij.fairness.constraints import get_constraint as get_constraint
@@ -26,13 +25,15 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.fairness.groups import GroupChances as GroupChances
     from fairij.fairness.groups import Groups as Groups
     from fairij.fairness.groups import encode_groups as encode_groups
+    from fairij.fairness.resampling import bootstrap as bootstrap
 
 _NAMES = {
-    "audits": "Audit audit audit_regression bootstrap",
+    "audits": "Audit audit audit_regression",
     "constraints": "CONSTRAINTS Constraint get_constraint",
     "contract": "check_constraint",
     "decisions": "TopShare",
     "groups": "GroupChances Groups encode_groups",
+    "resampling": "bootstrap",
     "metrics": "accuracy balanced_accuracy group_rates",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

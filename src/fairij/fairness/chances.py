@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fairij.fairness.rates import Gap, Rate
-from fairij.fairness.smooth import columns_of
+from fairij.fairness.smooth import columns_of, on_scale, weights_of
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ def expected_parts(gap: Gap, scores: Tensor, weights: Tensor, observed: Tensor) 
                 parts.append(scores.sum().reshape(1) * 0)
                 continue
             means = _means(rate, scores, weights, labels, column)[present]
+            means = on_scale(gap.form, means)
             largest = int(sizes[present].argmax())
             others = [place for place in range(len(present)) if place != largest]
             parts.append((means[others] - means[largest]).flatten())
@@ -54,7 +55,7 @@ def expected_parts(gap: Gap, scores: Tensor, weights: Tensor, observed: Tensor) 
 def _strata(rate: Rate, scores: Tensor, n_classes: int) -> list[tuple[list[int], int | None]]:
     """The labels that each part is taken over, and its column of the rate; None for all."""
     labels = [list(some) for some in rate.labels(n_classes)]
-    if rate.given == "any label":
+    if rate.given == "any label" or rate.of_predicted:
         return [(labels[0], None)]
     return [(some, 0 if scores.ndim == 1 else place) for place, some in enumerate(labels)]
 
@@ -64,10 +65,14 @@ def _means(
 ) -> Tensor:
     """The rate's mean in each group, ``(G, K)``."""
     total = torch.zeros((), dtype=scores.dtype, device=scores.device)
+    own = weights_of(rate, scores)
     for label in labels:
         truth = torch.full((len(scores),), label, device=scores.device)
         columns = columns_of(rate, scores, truth)
         some = columns if column is None else columns[:, column : column + 1]
-        total = total + weights[:, :, label].T @ some
-    sizes = weights[:, :, labels].sum((0, 2))
-    return total / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)[:, None]
+        total = total + weights[:, :, label].T @ (some if own is None else some * own)
+    if own is None:
+        sizes = weights[:, :, labels].sum((0, 2))[:, None]
+    else:
+        sizes = weights[:, :, labels].sum(2).T @ own
+    return total / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)

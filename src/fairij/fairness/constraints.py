@@ -19,6 +19,8 @@ from torch import Tensor
 from fairij.errors import InvalidInputError, Notice, SmallGroupWarning
 from fairij.fairness.chances import Chances, expected_parts
 from fairij.fairness.groups import Groups
+from fairij.fairness.missing import SMALL_CELL
+from fairij.fairness.names import read_as
 from fairij.fairness.optimism import half_width, rows_needed
 from fairij.fairness.rates import GAPS, Gap, Rate
 from fairij.fairness.smooth import signed_parts, smooth_gap, smooth_parts
@@ -28,7 +30,6 @@ Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
 Uncertainty = dict[str, NDArray[np.float64]]
 Graded = tuple[float, Tensor]  # a smooth gap and its gradient dM/dz
 Signed = tuple[float, float, Tensor]  # a smooth gap, the hard one, and the gradient of the first
-SMALL_CELL = 30  # rows
 
 
 class ScoringLoss(Protocol):
@@ -36,6 +37,9 @@ class ScoringLoss(Protocol):
 
     @property
     def is_classification(self) -> bool: ...
+
+    def value(self, z: Tensor, y: Tensor) -> Tensor:
+        """The loss of each row, ``(N,)``."""
 
     def scores(self, z: Tensor, temperature: float = 1.0) -> Tensor:
         """Probabilities ``(N,)`` or ``(N, C)``; in regression the prediction."""
@@ -57,12 +61,18 @@ class Constraint:
     metric : callable or None
         In classification a function of the counts ``(..., G, C, C)`` by group, label and
         prediction. In regression a function of ``(predictions, y, groups)``. None: the surrogate.
-    is_classification : bool, default=True
-        Whether it is for classes or for regression.
+    is_classification : bool or None, default=True
+        Whether it is for classes or for regression. None: for both.
     rates : tuple of Rate, default=()
         The rates that are compared: every group must have rows of the labels that they need.
     takes_outputs : bool, default=False
         Whether the surrogate takes the model's outputs in place of scores.
+    takes_losses : bool, default=False
+        Whether the surrogate takes the training loss of each row in place of scores.
+    is_zero_if_equal : bool, default=True
+        Whether the gap is zero if all groups have equal rows.
+    is_ratio : bool, default=False
+        Whether the gap is 1 less a ratio, so that a ratio may be asked for.
     pairwise : bool, default=False
         Whether the gap is zero for all groups if and only if it is zero for every pair.
     parts : callable, default=None
@@ -79,9 +89,12 @@ class Constraint:
     name: str
     surrogate: Surrogate
     metric: Callable[..., NDArray[np.float64]] | None
-    is_classification: bool = True
+    is_classification: bool | None = True
     rates: tuple[Rate, ...] = field(default=(), kw_only=True)
     takes_outputs: bool = field(default=False, kw_only=True)
+    takes_losses: bool = field(default=False, kw_only=True)
+    is_zero_if_equal: bool = field(default=True, kw_only=True)
+    is_ratio: bool = field(default=False, kw_only=True)
     pairwise: bool = field(default=False, kw_only=True)
     parts: Surrogate | None = field(default=None, kw_only=True)
     signed: Surrogate | None = field(default=None, kw_only=True)
@@ -91,17 +104,20 @@ class Constraint:
     @classmethod
     def of(cls, gap: Gap) -> Constraint:
         """The constraint that makes a gap small."""
+        has_sign, is_counted = gap.is_zero_if_equal, gap.is_classification
         return cls(
             gap.name,
             partial(smooth_gap, gap),
             gap.metric,
             gap.is_classification,
             rates=gap.rates,
-            pairwise=True,
+            pairwise=has_sign,
             parts=partial(smooth_parts, gap) if gap.balanced else None,
-            signed=partial(signed_parts, gap),
-            expected=partial(expected_parts, gap) if gap.is_classification else None,
-            uncertainty=partial(of_counts if gap.is_classification else of_means, gap),
+            signed=partial(signed_parts, gap) if has_sign else None,
+            expected=partial(expected_parts, gap) if has_sign and is_counted else None,
+            uncertainty=partial(of_counts if is_counted else of_means, gap),
+            is_zero_if_equal=has_sign,
+            is_ratio=gap.form == "ratio",
         )
 
     @classmethod
@@ -128,7 +144,7 @@ class Constraint:
         z = z.detach().clone().requires_grad_()
         codes = _as_tensor(groups, z)
         with torch.enable_grad():
-            seen = z if self.takes_outputs else loss.scores(z, temperature)
+            seen = self.seen(z, y, loss, temperature)
             if hard and self._is_thresholded(loss):
                 seen = seen + (self._hard(seen, z, loss) - seen).detach()
             data = (seen, y, codes)
@@ -153,7 +169,7 @@ class Constraint:
         codes = _as_tensor(groups, z)
         take = self.signed or self.parts or (lambda *data: self.surrogate(*data)[None])
         with torch.enable_grad():
-            seen = z if self.takes_outputs else loss.scores(z, temperature)
+            seen = self.seen(z, y, loss, temperature)
             thresholded = self._hard(seen, z, loss).detach()
             if chances is None or self.expected is None:
                 smooth, hard = take(seen, y, codes), take(thresholded, y, codes)
@@ -166,8 +182,14 @@ class Constraint:
                 for soft, value in zip(list(smooth), list(hard), strict=True)
             ]
 
+    def seen(self, z: Tensor, y: Tensor, loss: ScoringLoss, temperature: float) -> Tensor:
+        """What the surrogate takes: scores, outputs or losses."""
+        if self.takes_losses:
+            return loss.value(z, y)
+        return z if self.takes_outputs else loss.scores(z, temperature)
+
     def _is_thresholded(self, loss: ScoringLoss) -> bool:
-        return loss.is_classification and not self.takes_outputs
+        return loss.is_classification and not (self.takes_outputs or self.takes_losses)
 
     def _hard(self, seen: Tensor, z: Tensor, loss: ScoringLoss) -> Tensor:
         """Thresholded predictions in the shape of the scores; what was seen if there are none."""
@@ -215,12 +237,21 @@ class Constraint:
         return found
 
     def gap(
-        self, z: Tensor, y: Tensor, groups: Groups, table: NDArray[np.float64] | None
+        self,
+        z: Tensor,
+        y: Tensor,
+        groups: Groups,
+        table: NDArray[np.float64] | None,
+        loss: ScoringLoss | None = None,
     ) -> NDArray[np.float64]:
-        """The hard gaps ``(K,)`` of ``z (K, N, ...)``, or of their counts ``(K, G, C, C)``."""
+        """The hard gaps ``(K,)`` of ``z (K, N, ...)``, or of their counts ``(K, G, C, C)``.
+
+        A constraint that takes losses needs the ``loss``.
+        """
         if self.metric is None:
-            codes = torch.as_tensor(groups.codes, device=z.device)
-            return np.array([float(self._scalar(self.surrogate(row, y, codes))) for row in z])
+            codes = _as_tensor(groups, z)
+            each = (loss.value(row, y) if loss and self.takes_losses else row for row in z)
+            return np.array([float(self._scalar(self.surrogate(row, y, codes))) for row in each])
         if table is None:
             return self.metric(*_numbers(z, y), groups)
         return self.metric(table)
@@ -269,7 +300,24 @@ def _numbers(*values: Tensor) -> tuple[NDArray[np.float64], ...]:
     return tuple(value.detach().cpu().double().numpy() for value in values)
 
 
-CONSTRAINTS: dict[str, Constraint] = {name: Constraint.of(gap) for name, gap in GAPS.items()}
+def worst_group_loss(losses: Tensor, y: Tensor, groups: Tensor) -> Tensor:
+    """The largest mean loss of a group: ``max_g E[l | g]`` (bounded group loss)."""
+    if groups.ndim == 2:  # how much each row counts for each group
+        some = groups[:, groups.sum(0) > 0].to(losses)
+        return (losses @ some / some.sum(0)).amax()
+    return torch.stack([losses[groups == code].mean() for code in torch.unique(groups)]).amax()
+
+
+CONSTRAINTS: dict[str, Constraint] = {name: Constraint.of(gap) for name, gap in GAPS.items()} | {
+    "worst_group_loss": Constraint(
+        "worst_group_loss",
+        worst_group_loss,
+        None,
+        is_classification=None,
+        takes_losses=True,
+        is_zero_if_equal=False,
+    )
+}
 
 
 def get_constraint(constraint: str | Constraint | Gap | Surrogate | Any) -> Constraint:
@@ -280,12 +328,13 @@ def get_constraint(constraint: str | Constraint | Gap | Surrogate | Any) -> Cons
         return Constraint.of(constraint)
     if callable(constraint):
         return Constraint.custom(constraint)
-    if not isinstance(constraint, str) or constraint not in CONSTRAINTS:
+    known = read_as(constraint) if isinstance(constraint, str) else None
+    if known is None:
         raise InvalidInputError(
-            f"`constraints` must be one of {sorted(CONSTRAINTS)} or a function of "
-            f"(outputs, y, groups), got {constraint!r}."
+            f"`constraints` must be one of {sorted(CONSTRAINTS)}, a name of fairlearn or "
+            f"error-parity, or a function of (outputs, y, groups); got {constraint!r}."
         )
-    return CONSTRAINTS[constraint]
+    return CONSTRAINTS[known]
 
 
 def check_sizes(
@@ -294,6 +343,7 @@ def check_sizes(
     classes: NDArray[Any],  # (C,); in regression (0,)
     groups: Groups,
     target: float | None = None,
+    predicted: NDArray[Any] | None = None,  # what the model predicts, in positions of `classes`
 ) -> list[Notice]:
     """Raise if a group has too few rows for its rates; note if few, or too few for a target gap."""
     if constraint.takes_outputs:
@@ -304,7 +354,7 @@ def check_sizes(
                 "of one group for each row."
             )
         return []  # a user's own function decides for itself
-    if constraint.is_classification != (len(classes) > 0):
+    if constraint.is_classification not in (None, len(classes) > 0):
         kind = "regression" if constraint.is_classification else "classification"
         known = [name for name, gap in GAPS.items() if gap.is_classification == (len(classes) > 0)]
         raise InvalidInputError(
@@ -322,12 +372,16 @@ def check_sizes(
             f"{groups.names[0]!r}; add rows of another group."
         )
     cells = rows_compared(constraint, y, classes, groups)
+    if predicted is not None:
+        cells |= predictions_compared(constraint, predicted, classes, groups)
     few = {name: n for name, n in cells.items() if n < 2}
     if few:
         given_label = any(rate.given != "any label" for rate in constraint.rates)
+        of_predicted = any(rate.of_predicted for rate in constraint.rates)
+        looked_at = f" of each {'predicted ' * of_predicted}label that the constraint looks at"
         raise InvalidInputError(
             "Every group needs at least two validation rows"
-            + (" of each label that the constraint looks at" if given_label else "")
+            + (looked_at if given_label else "")
             + f"; found {_listed(few)}. Add validation rows, merge groups (cut a continuous "
             "attribute into ranges), or choose another constraint."
         )
@@ -342,11 +396,13 @@ def check_sizes(
         # the share of positives if shares of predictions are compared, else the widest case
         is_share = all(rate.name == "selection_rate" for rate in constraint.rates)
         rate = float(np.clip(np.mean(y == 1), 0.05, 0.95)) if is_share else 0.5
+        apart = target * rate if constraint.is_ratio else target
         name, n = min(cells.items(), key=lambda cell: cell[1])
-        if n < rows_needed(rate, target):
+        if n < rows_needed(rate, apart):
+            asked = f"ratio of {1 - target:g}" if constraint.is_ratio else f"gap of {target:g}"
             texts.append(
-                f"A gap of {target:g} is asked for, but {n} rows of {name!r} show its rate to "
-                f"within {half_width(rate, n):.2g} only: about {rows_needed(rate, target):,} "
+                f"A {asked} is asked for, but {n} rows of {name!r} show its rate to "
+                f"within {half_width(rate, n):.2g} only: about {rows_needed(rate, apart):,} "
                 "validation rows of each group would do."
             )
     return [Notice(text, SmallGroupWarning) for text in texts]
@@ -366,6 +422,23 @@ def rows_compared(
             found[f"{group} with label {names}"] = int(mine[np.isin(y, labels)].sum())
         if not asked or whole in asked:
             found[group] = int(mine.sum())
+    return found
+
+
+def predictions_compared(
+    constraint: Constraint, predicted: NDArray[Any], classes: NDArray[Any], groups: Groups
+) -> dict[str, int]:
+    """How many rows of each group are predicted as each class that such a rate is taken over."""
+    asked = {rate.given for rate in constraint.rates if rate.of_predicted}
+    found, compared = {}, [1] if len(classes) == 2 else range(len(classes))
+    for code, group in enumerate(groups.names):
+        mine = groups.share(code)
+        for label in compared:
+            own = int(mine[predicted == label].sum())
+            if "predicted as the class" in asked:
+                found[f"{group} predicted as {classes[label]}"] = own
+            if "predicted as another" in asked:
+                found[f"{group} not predicted as {classes[label]}"] = int(mine.sum()) - own
     return found
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairij.fairness.audits import label
 from fairij.fairness.constraints import Constraint, get_constraint, rows_compared
 from fairij.fairness.groups import Groups
+from fairij.fairness.labelled import label
 from fairij.fairness.metrics import METRICS
 from fairij.fairness.rates import GAPS
 
@@ -24,6 +24,13 @@ class Outputs:
     """A loss as far as constraints need one, for outputs ``(N,)`` or ``(N, C)``."""
 
     is_classification: bool
+
+    def value(self, z: Tensor, y: Tensor) -> Tensor:
+        if not self.is_classification:
+            return (z - y) ** 2
+        if z.ndim == 1:
+            return torch.nn.functional.binary_cross_entropy_with_logits(z, y, reduction="none")
+        return torch.nn.functional.cross_entropy(z, y.long(), reduction="none")
 
     def scores(self, z: Tensor, temperature: float = 1.0) -> Tensor:
         if not self.is_classification:
@@ -52,7 +59,7 @@ class Sample:
 
     def smooth(self, z: Tensor) -> float:
         """The surrogate at other outputs than the sample's own."""
-        seen = z if self.constraint.takes_outputs else self.loss.scores(z, TEMPERATURE)
+        seen = self.constraint.seen(z, self.y, self.loss, TEMPERATURE)
         return float(self.constraint.surrogate(seen, self.y, torch.as_tensor(self.groups.codes)))
 
     def forms(self) -> dict[str, float]:
@@ -61,14 +68,15 @@ class Sample:
         if self.n_classes:
             predicted = self.loss.predict(self.z)
             table = label(self.y, predicted, sensitive_features=self.groups).table[None]
-        gap = self.constraint.gap(self.z[None], self.y, self.groups, table)[0]
+        gap = self.constraint.gap(self.z[None], self.y, self.groups, table, self.loss)[0]
         return {"surrogate": self.smooth(self.z), "gap": float(gap)}
 
 
 def check_constraint(constraint: Any) -> None:
     """Raise an AssertionError that says which rule a constraint breaks.
 
-    The rules: the gap is zero if all groups have equal rows. The gradient agrees with finite
+    The rules: the gap is zero if all groups have equal rows (of a worst group's loss or error: the
+    same with one group). The gradient agrees with finite
     differences. Parts sum to the surrogate. The order of rows and the names of groups do not
     matter. For gaps of rates, the surrogate of hard predictions is the metric. For gaps of the
     table, the metric function with fairlearn's signature agrees.
@@ -94,8 +102,10 @@ def check_constraint(constraint: Any) -> None:
 def _samples(constraint: Constraint) -> Iterator[Sample]:
     """Random rows with every label in each of three groups, of each kind of task that fits."""
     generator = torch.Generator().manual_seed(0)
-    every = (2, 3) if constraint.is_classification and not constraint.takes_outputs else (2,)
-    for n_classes in every if constraint.is_classification else (0,):
+    every = (2,) if constraint.takes_outputs else (2, 3)
+    if not constraint.is_classification:
+        every = (0,) if constraint.is_classification is False else (0, *every)
+    for n_classes in every:
         rows = 18 * max(n_classes, 1) + 3  # groups of unequal sizes
         shape = (rows, 3) if n_classes == 3 else (rows,)
         z = torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -107,9 +117,14 @@ def _samples(constraint: Constraint) -> Iterator[Sample]:
 def _equal_groups(sample: Sample) -> Iterator[str]:
     groups = Groups(np.repeat(np.arange(3), len(sample.z)), sample.groups.names)
     equal = replace(sample, z=torch.cat([sample.z] * 3), y=torch.cat([sample.y] * 3), groups=groups)
+    expected = dict.fromkeys(equal.forms(), 0.0)
+    if not sample.constraint.is_zero_if_equal:
+        one = Groups(np.zeros(len(sample.z), dtype=np.int64), sample.groups.names[:1])
+        expected = replace(sample, groups=one).forms()
     for form, value in equal.forms().items():
-        if not abs(value) < NEAR:
-            yield f"have a {form} of 0 if all groups have equal rows, got {value:g}"
+        if not abs(value - expected[form]) < NEAR:
+            wanted = f"a {form} of {expected[form]:g}"
+            yield f"have {wanted} if all groups have equal rows, got {value:g}"
 
 
 def _gradients(sample: Sample) -> Iterator[str]:

@@ -208,8 +208,8 @@ class Decided(Constraint):
 
     @classmethod
     def by(cls, decision: Decision, constraint: Constraint) -> Constraint:
-        """The constraint itself if decisions are the model's own."""
-        if decision.is_plain:
+        """The constraint itself if decisions are the model's own, or do not matter to it."""
+        if decision.is_plain or constraint.takes_losses:
             return constraint
         same = {one.name: getattr(constraint, one.name) for one in fields(Constraint)}
         return cls(**same, inner=constraint, decision=decision)
@@ -251,10 +251,12 @@ class Decided(Constraint):
         weight = weight_of(groups, z)
         return [(soft, hard, self.decision.pulled(slope, z, weight)) for soft, hard, slope in found]
 
-    def gap(self, z: Tensor, y: Tensor, groups: Groups, table: Any) -> Any:
+    def gap(
+        self, z: Tensor, y: Tensor, groups: Groups, table: Any, loss: ScoringLoss | None = None
+    ) -> Any:
         if self.inner.metric is None:  # of outputs, not of counts
             z, y = self._seen(z, y, groups)
-        return self.inner.gap(z, y, groups, table)
+        return self.inner.gap(z, y, groups, table, loss)
 
     def _seen(self, z: Tensor, y: Tensor, groups: Groups | Pair) -> tuple[Tensor, Tensor]:
         z = z.detach()

@@ -22,8 +22,9 @@ import numpy as np
 import pandas as pd
 
 from fairij.fairness import rates
-from fairij.fairness.audits import label, rates_frame
+from fairij.fairness.audits import rates_frame
 from fairij.fairness.groups import encode_groups, numbers, relative, vector, weights
+from fairij.fairness.labelled import label
 from fairij.fairness.rates import GAPS, Aggregate, Array, Gap, Method
 
 Metric = Callable[..., float]
@@ -42,12 +43,15 @@ def balanced_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) ->
 def group_rates(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
 ) -> pd.DataFrame:
-    """The size, accuracy, selection rate, true and false positive rate of each group.
+    """The size of each group, its accuracy, selection rate, true and false positive rate.
+
+    Also its precision (of those predicted positive, the share that is) and negative predictive
+    value (of those predicted negative, the share that is).
 
     With more than two classes the rates have one column per class.
     """
     data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    return rates_frame(data.rate_intervals(), data.groups)
+    return rates_frame(data.counted.rate_intervals(data.classes, 0.95), data.groups)
 
 
 def _table(y_true: Any, y_pred: Any, groups: Any, sample_weight: Any) -> Array:
@@ -88,7 +92,7 @@ def _folded(gap: Gap) -> Metric:
         y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
     ) -> float:
         if gap.is_classification:
-            return float(gap.of_counts(_table(y_true, y_pred, sensitive_features, sample_weight)))
+            return float(gap.metric(_table(y_true, y_pred, sensitive_features, sample_weight)))
         truth = numbers("y_true", y_true)
         predicted = numbers("y_pred", y_pred, len(truth))
         groups = encode_groups(sensitive_features, expected_rows=len(truth))
@@ -103,7 +107,7 @@ def _folded(gap: Gap) -> Metric:
 def _functions() -> dict[str, Metric]:
     found: dict[str, Metric] = {}
     for gap in GAPS.values():
-        if gap.is_classification:
+        if gap.is_classification and gap.form == "difference":
             found[f"{gap.family}_difference"] = _difference_or_ratio(gap, ratio=False)
             found[f"{gap.family}_ratio"] = _difference_or_ratio(gap, ratio=True)
     for gap in GAPS.values():

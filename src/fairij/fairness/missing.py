@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from fairij.fairness.groups import Groups
 from fairij.fairness.rates import AUDITED_RATES, GAPS, Array, Rate
 
-MOST_TOLD = 8  # sentences
+MOST_TOLD = 8  # sentences, or cells in one
+SMALL_CELL = 30  # rows
 
 
 def undefined_rates(
@@ -62,15 +64,54 @@ def _cell(
     return f"Not defined: {' and '.join(rates)} of {group!r}, because {which}."
 
 
-def incomplete_resamples(draws: Mapping[str, Array]) -> tuple[str, ...]:
-    """A sentence for the metrics that do not exist in some resamples, but in others."""
-    lost = {name: int(np.isnan(values).sum()) for name, values in draws.items()}
-    some = {name: n for name, n in lost.items() if 0 < n < len(draws[name])}
-    if not some:
+def small_cells(
+    rows: Array,  # (G, C, C)
+    groups: Sequence[str],
+    classes: Sequence[Any],
+) -> tuple[str, ...]:
+    """A sentence that names the groups, and labels in groups, with rows but fewer than 30."""
+    found = []
+    for name, table in zip(groups, rows, strict=True):
+        if 0 < table.sum() < SMALL_CELL:
+            found.append(f"{table.sum():.0f} of {name!r}")
+            continue
+        found += [
+            f"{n:.0f} of {name!r} with label {classes[label]}"
+            for label, n in enumerate(table.sum(-1))
+            if 0 < n < SMALL_CELL
+        ]
+    return _few(found)
+
+
+def without_group(groups: Groups) -> tuple[str, ...]:
+    """A sentence on rows without a group, and one on groups that are chances."""
+    told = []
+    if groups.missing:
+        told.append(
+            f"{groups.missing:,} of {len(groups):,} rows have no group. They count for the "
+            "accuracy and take no part in rates of groups and gaps. If groups are missing more "
+            "often for some people than for others, these figures are biased."
+        )
+    if groups.chances is not None:
+        told.append(
+            "Groups are known as chances only. Gaps that are measured by such proxies are biased "
+            "(Chen et al. 2019, Kallus et al. 2022), and intervals do not show it."
+        )
+    return tuple(told)
+
+
+def small_groups(sizes: Sequence[int], groups: Sequence[str]) -> tuple[str, ...]:
+    """The same where there are no labels."""
+    of_size = zip(sizes, groups, strict=True)
+    return _few([f"{n} of {name!r}" for n, name in of_size if 0 < n < SMALL_CELL])
+
+
+def _few(cells: Sequence[str]) -> tuple[str, ...]:
+    if not cells:
         return ()
-    total = len(next(iter(draws.values())))
-    names = ", ".join(name.replace("_difference", "_gap").replace("_", " ") for name in some)
+    more = len(cells) - MOST_TOLD
+    listed = ", ".join(cells[:MOST_TOLD]) + (f" and {more} more like these" if more > 0 else "")
     return (
-        f"Few rows: up to {max(some.values())} of {total} resamples lack the rows of a group that "
-        f"these need, and do not count in their intervals, which are too narrow: {names}.",
+        f"Few rows: {listed}. Rates over fewer than {SMALL_CELL} rows, and gaps that need them, "
+        "are very uncertain: look at their intervals.",
     )

@@ -7,7 +7,9 @@ regression a rate is a mean.
 
 A rate over no rows, such as true positives without positives, does not exist: with ``strict`` it is
 NaN, and so is every gap that needs it. Audits are strict. The metric functions are not: as in
-fairlearn, such a rate is 0 there, and a group without rows takes no part in a gap.
+fairlearn, such a rate is 0 there, and a group without rows takes no part in a gap. Rates of rows
+that are predicted as a class (precision) are strict where edits are judged: else an edit that
+selects nobody would have no gap.
 
 This module imports neither torch nor pandas, so that the command line can list the names quickly.
 """
@@ -24,8 +26,13 @@ from numpy.typing import NDArray
 from fairij.errors import InvalidInputError
 
 Array = NDArray[np.float64]
-Counted = Literal["the class", "another class", "the true class", "prediction", "error"]
-Given = Literal["any label", "the class", "another class"]
+Counted = Literal[
+    "the class", "another class", "the true class", "a wrong class", "prediction", "error"
+]
+Given = Literal[
+    "any label", "the class", "another class", "predicted as the class", "predicted as another"
+]
+Form = Literal["difference", "ratio", "highest"]
 Method = Literal["between_groups", "to_overall"]
 Aggregate = Literal["worst_case", "mean", "sum"]
 
@@ -104,7 +111,9 @@ class Rate:
         What is counted. Rows that are predicted as "the class", as "another class" or as
         "the true class"; in regression the "prediction" or the "error" is averaged.
     given : str, default="any label"
-        Among which rows: those whose true label is "any label", "the class" or "another class".
+        Among which rows: those whose true label is "any label", "the class" or "another class"; or
+        rows that are "predicted as the class" or "predicted as another", of which those are counted
+        whose true label is "the class" or "another class".
     shown : bool, default=True
         Whether audits list the rate of each group.
     """
@@ -117,6 +126,11 @@ class Rate:
     @property
     def is_classification(self) -> bool:
         return self.counted not in ("prediction", "error")
+
+    @property
+    def of_predicted(self) -> bool:
+        """Whether it is taken over the rows with a prediction, not over those with a label."""
+        return self.given in ("predicted as the class", "predicted as another")
 
     @property
     def has_classes(self) -> bool:
@@ -136,7 +150,7 @@ class Rate:
     def labels(self, n_classes: int) -> list[tuple[int, ...]]:
         """The true labels of the rows that the rate of each class is taken over."""
         every = tuple(range(n_classes))
-        if self.given == "any label":
+        if self.given == "any label" or self.of_predicted:
             return [every]
         compared = [1] if n_classes == 2 else every
         is_class = self.given == "the class"
@@ -164,7 +178,10 @@ class Rate:
         """The definition, as ``P(yhat = c given y = c, g)``."""
         if not self.is_classification:
             return "E[yhat given g]" if self.counted == "prediction" else "E[yhat - y given g]"
-        event = {"the class": "= c", "another class": "!= c", "the true class": "= y"}[self.counted]
+        event = EVENTS[self.counted]
+        if self.of_predicted:
+            among = "=" if self.given == "predicted as the class" else "!="
+            return f"P(y {event} given yhat {among} c, g)"
         given = {"any label": "", "the class": "y = c, ", "another class": "y != c, "}[self.given]
         return f"P(yhat {event} given {given}g)"
 
@@ -179,23 +196,38 @@ def _others(counts: Array) -> Array:
     return 1 - np.eye(counts.shape[-1])
 
 
+EVENTS: dict[Counted, str] = {
+    "the class": "= c",
+    "another class": "!= c",
+    "the true class": "= y",
+    "a wrong class": "!= y",
+}
 HITS: dict[tuple[Counted, Given], Callable[[Array], Array]] = {
     ("the class", "any label"): lambda counts: counts.sum(-2),
     ("the class", "the class"): lambda counts: np.diagonal(counts, axis1=-2, axis2=-1),
     ("the class", "another class"): lambda counts: (counts * _others(counts)).sum(-2),
     ("another class", "the class"): lambda counts: (counts * _others(counts)).sum(-1),
     ("the true class", "any label"): lambda counts: np.trace(counts, axis1=-2, axis2=-1)[..., None],
+    ("a wrong class", "any label"): lambda counts: (counts * _others(counts)).sum((-2, -1))[
+        ..., None
+    ],
+    ("the class", "predicted as the class"): lambda counts: np.diagonal(counts, axis1=-2, axis2=-1),
+    ("another class", "predicted as another"): lambda counts: np.einsum(
+        "...tp,tc,pc->...c", counts, _others(counts), _others(counts)
+    ),
 }
 ROWS: dict[Given, Callable[[Array], Array]] = {
     "any label": lambda counts: counts.sum((-2, -1))[..., None],
     "the class": lambda counts: counts.sum(-1),
     "another class": lambda counts: counts.sum(-1) @ _others(counts),
+    "predicted as the class": lambda counts: counts.sum(-2),
+    "predicted as another": lambda counts: counts.sum(-2) @ _others(counts),
 }
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Differences of rates between groups, folded to one number.
+    """Rates of groups compared, and folded to one number. The lower it is, the better.
 
     Parameters
     ----------
@@ -209,6 +241,9 @@ class Gap:
         Whether an edit closes all differences together; needs ``fold="sum"``.
     audited : bool, default=False
         Whether the gap is among the metrics that every audit shows.
+    form : {"difference", "ratio", "highest"}, default="difference"
+        How groups are compared. "difference": the highest rate less the lowest. "ratio": 1 less the
+        lowest rate as a share of the highest. "highest": the highest rate itself, as of errors.
     """
 
     name: str
@@ -216,6 +251,7 @@ class Gap:
     fold: Aggregate = "worst_case"
     balanced: bool = False
     audited: bool = False
+    form: Form = "difference"
 
     def __post_init__(self) -> None:
         if len({rate.is_classification for rate in self.rates}) != 1:
@@ -227,6 +263,11 @@ class Gap:
             raise InvalidInputError(
                 f"`fold` of the gap {self.name!r} must be 'sum', as it is balanced; got "
                 f"{self.fold!r}."
+            )
+        if self.form not in FORMS or (self.form != "difference" and not self.is_classification):
+            raise InvalidInputError(
+                f"`form` of the gap {self.name!r} must be one of {list(FORMS)}, and 'difference' "
+                f"in regression; got {self.form!r}."
             )
 
     @property
@@ -241,6 +282,10 @@ class Gap:
     @property
     def metric_name(self) -> str:
         """The name of the metric in audits, as ``demographic_parity_difference``."""
+        if self.form == "highest":
+            return self.name
+        if self.form == "ratio":
+            return f"{self.family}_ratio_gap" + f"_{self.fold}" * (self.fold != "worst_case")
         return f"{self.family}_{'difference' if self.fold == 'worst_case' else self.fold}"
 
     @property
@@ -248,7 +293,12 @@ class Gap:
         """The metric in plain words, as "equalized odds gap (sum)"."""
         if not self.is_classification:
             return f"gap of {self.rates_in_words}"
+        if self.form == "highest":
+            return self.name.replace("_", " ")
         is_plain = len(self.rates) == 1 and self.fold == "worst_case"
+        if self.form == "ratio":
+            how = "1 - ratio" + f", {self.fold}" * (self.fold != "worst_case")
+            return f"{self.family} gap ({how})".replace("_", " ")
         text = f"{self.family} gap" + ("" if is_plain else f" ({self.fold})")
         return text.replace("_", " ")
 
@@ -260,7 +310,8 @@ class Gap:
     @property
     def formula(self) -> str:
         """The definition, with the fold if there can be several differences."""
-        parts = " and ".join(f"(max_g - min_g) {rate.formula}" for rate in self.rates)
+        over = {"difference": "(max_g - min_g)", "ratio": "(1 - min_g / max_g)", "highest": "max_g"}
+        parts = " and ".join(f"{over[self.form]} {rate.formula}" for rate in self.rates)
         if len(self.rates) == 1 and not self.rates[0].has_classes:
             return parts
         return f"{'largest' if self.fold == 'worst_case' else self.fold} over c of {parts}"
@@ -268,7 +319,14 @@ class Gap:
     @property
     def metric(self) -> Callable[..., Array]:
         """The hard gap: of ``counts``, or in regression of ``values (..., N), y, groups``."""
+        if any(rate.of_predicted for rate in self.rates):
+            return self.of_predicted
         return self.of_counts if self.is_classification else self.of_means
+
+    @property
+    def is_zero_if_equal(self) -> bool:
+        """Whether it is zero where all rates are equal."""
+        return self.form != "highest"
 
     def of_counts(
         self,
@@ -279,8 +337,20 @@ class Gap:
         ratio: bool = False,
     ) -> Array:
         """The gap (or ratio) of a table of counts, one number for each leading entry."""
-        parts = [_spread(rate, counts, method, ratio) for rate in self.rates]
+        compare = _lowest_ratio if ratio else FORMS[self.form]
+        # NaN for groups without rows, which fmin and fmax pass over
+        parts = [compare(*_ends(rate, counts, method)) for rate in self.rates]
         return _folded(parts, agg or self.fold, ratio=ratio)
+
+    def of_predicted(self, counts: Array) -> Array:
+        """`of_counts`; NaN where nobody in a group is predicted as a class that is compared."""
+        lacking = False
+        for rate in self.rates:
+            occurs = counts.sum((-2, -1))[..., None] != 0  # (..., G, 1)
+            lacking = lacking | (rate.of_predicted & occurs & (rate.rows(counts) == 0)).any(
+                (-2, -1)
+            )
+        return np.where(lacking, np.nan, self.of_counts(counts))
 
     def of_means(
         self, predicted: Array, y: Array, groups: Any, weight: Any = None, *, strict: bool = False
@@ -304,19 +374,28 @@ def _folded(parts: list[Array], agg: Aggregate, *, ratio: bool = False) -> Array
     raise InvalidInputError(f"`agg` must be one of {allowed}, got {agg!r}.")
 
 
-def _spread(rate: Rate, counts: Array, method: Method, ratio: bool) -> Array:
-    """The largest difference (or smallest ratio) of a rate between groups, ``(..., K)``."""
+def _ends(rate: Rate, counts: Array, method: Method) -> tuple[Array, Array]:
+    """The rates that are compared, lower and higher, ``(..., 1 or G, K)``."""
     if method not in get_args(Method):
         raise InvalidInputError(f"`method` must be one of {get_args(Method)}, got {method!r}.")
-    rates = rate.of_groups(counts)  # NaN for groups without rows, which fmin and fmax pass over
+    rates = rate.of_groups(counts)
     if method == "between_groups":
         low, high = (end.reduce(rates, -2, keepdims=True) for end in (np.fmin, np.fmax))
-    else:
-        total = rate.of_groups(counts.sum(-3, keepdims=True))
-        low, high = np.minimum(rates, total), np.maximum(rates, total)
-    if ratio:
-        return np.fmin.reduce(ratio_of(low, high, empty=np.nan), -2)
-    return np.fmax.reduce(high - low, -2)
+        return low, high
+    total = rate.of_groups(counts.sum(-3, keepdims=True))
+    return np.minimum(rates, total), np.maximum(rates, total)
+
+
+def _lowest_ratio(low: Array, high: Array) -> Array:
+    return np.fmin.reduce(ratio_of(low, high, empty=np.nan), -2)
+
+
+# the comparison of rates in one number for each class, (..., K)
+FORMS: dict[Form, Callable[[Array, Array], Array]] = {
+    "difference": lambda low, high: np.fmax.reduce(high - low, -2),
+    "ratio": lambda low, high: 1 - _lowest_ratio(low, high),
+    "highest": lambda low, high: np.fmax.reduce(high, -2),
+}
 
 
 ACCURACY = Rate("accuracy", "the true class")
@@ -324,6 +403,11 @@ SELECTION_RATE = Rate("selection_rate", "the class")
 TRUE_POSITIVE_RATE = Rate("true_positive_rate", "the class", "the class")
 FALSE_POSITIVE_RATE = Rate("false_positive_rate", "the class", "another class")
 FALSE_NEGATIVE_RATE = Rate("false_negative_rate", "another class", "the class", shown=False)
+ERROR_RATE = Rate("error_rate", "a wrong class", shown=False)
+PRECISION = Rate("precision", "the class", "predicted as the class", shown=False)
+NEGATIVE_PREDICTIVE_VALUE = Rate(
+    "negative_predictive_value", "another class", "predicted as another", shown=False
+)
 MEAN_PREDICTION = Rate("mean_prediction", "prediction")
 MEAN_ERROR = Rate("mean_error", "error")
 ODDS = (TRUE_POSITIVE_RATE, FALSE_POSITIVE_RATE)
@@ -345,10 +429,22 @@ GAPS: dict[str, Gap] = {
         Gap("predictive_equality", (FALSE_POSITIVE_RATE,)),
         Gap("false_negative_rate_parity", (FALSE_NEGATIVE_RATE,)),
         Gap("accuracy_parity", (ACCURACY,)),
+        Gap("predictive_parity", (PRECISION,)),
+        Gap("negative_predictive_parity", (NEGATIVE_PREDICTIVE_VALUE,)),
+        Gap("demographic_parity_ratio", (SELECTION_RATE,), form="ratio"),
+        Gap("equalized_odds_ratio", ODDS, form="ratio"),
+        Gap("equal_opportunity_ratio", (TRUE_POSITIVE_RATE,), form="ratio"),
+        Gap("predictive_equality_ratio", (FALSE_POSITIVE_RATE,), form="ratio"),
+        Gap("error_rate_parity", (ERROR_RATE,)),
+        Gap("worst_group_error", (ERROR_RATE,), form="highest"),
         Gap("mean_prediction", (MEAN_PREDICTION,), audited=True),
         Gap("mean_error", (MEAN_ERROR,), audited=True),
     )
 }
+
+
+# constraints that do not follow from counts: what is compared, and the formula
+UNCOUNTED = {"worst_group_loss": ("mean losses, as in training", "max_g E[loss given g]")}
 
 
 def measures(counts: Array, groups: int | None = None) -> dict[str, Array]:
@@ -358,11 +454,16 @@ def measures(counts: Array, groups: int | None = None) -> dict[str, Array]:
     """
     known = counts[..., :groups, :, :]
     gaps = {gap.metric_name: gap for gap in GAPS.values() if gap.is_classification}
-    spreads = {rate: _strict_spread(rate, known) for gap in gaps.values() for rate in gap.rates}
+    ends = {rate: _strict_ends(rate, known) for gap in gaps.values() for rate in gap.rates}
+    asked = {(gap.form, rate) for gap in gaps.values() for rate in gap.rates}
+    compared = {(form, rate): FORMS[form](*ends[rate]) for form, rate in asked}
     found = performances(counts)
     for name, gap in gaps.items():
-        together = np.concatenate([spreads[rate] for rate in gap.rates], axis=-1)
+        together = np.concatenate([compared[gap.form, rate] for rate in gap.rates], axis=-1)
         found[name] = STRICT_FOLDS[gap.fold](together, axis=-1)  # NaN if one of them is
+        if gap.form == "ratio":  # a rate that is 0 in all groups has no ratio, and is left out
+            unknown = [np.isnan(ends[rate][0]).any((-2, -1)) for rate in gap.rates]
+            found[name] = np.where(np.any(unknown, 0), np.nan, _folded([together], gap.fold))
     return found
 
 
@@ -373,11 +474,10 @@ STRICT_FOLDS: dict[Aggregate, Callable[..., Array]] = {
 }
 
 
-def _strict_spread(rate: Rate, counts: Array) -> Array:
-    """The largest difference of a rate between groups, ``(..., K)``; NaN if a group has none."""
+def _strict_ends(rate: Rate, counts: Array) -> tuple[Array, Array]:
+    """The lowest and the highest rate of a group, ``(..., 1, K)``; NaN if a group has none."""
     rates = rate.of_groups(counts, strict=True)
-    spread: Array = np.max(rates, -2) - np.min(rates, -2)
-    return spread
+    return np.min(rates, -2, keepdims=True), np.max(rates, -2, keepdims=True)
 
 
 def rates_by_name(counts: Array) -> dict[str, Array]:
@@ -396,4 +496,7 @@ def markdown() -> str:
     for gap in GAPS.values():
         compared = gap.rates_in_words + "; the differences are closed together" * gap.balanced
         lines.append(f"| `{gap.name}` | {compared} | `{gap.formula}` |")
+    lines += [
+        f"| `{name}` | {words} | `{formula}` |" for name, (words, formula) in UNCOUNTED.items()
+    ]
     return "\n".join(lines)

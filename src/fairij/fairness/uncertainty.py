@@ -70,11 +70,16 @@ def _told(
     compared = values.shape[-2] * (values.shape[-2] - 1) // 2 * values.shape[-1]
     chance = 2 * ndtr(-_clearest(values, variance, size, is_share=is_share))
     error = _error(gap, values, variance, size)
+    if not gap.is_zero_if_equal:
+        chance = np.full_like(chance, np.nan)  # there is no zero that it could be
     return {"gap_error": error, "gap_p": np.minimum(chance * compared, 1)}
 
 
 def _error(gap: Gap, values: Array, variance: Array, size: Array) -> Array:
-    """The standard error of the gap: the highest and the lowest rate are those of other rows."""
+    """The standard error of the gap: the highest and the lowest rate are those of other rows.
+
+    Of a ratio ``l / h`` of rates: ``sqrt(var(l) / h^2 + l^2 var(h) / h^4)``.
+    """
     high = np.where(size > 0, values, -np.inf).argmax(-2)[..., None, :]
     low = np.where(size > 0, values, np.inf).argmin(-2)[..., None, :]
 
@@ -82,9 +87,17 @@ def _error(gap: Gap, values: Array, variance: Array, size: Array) -> Array:
         found: Array = np.take_along_axis(of_group, place, -2)[..., 0, :]
         return found
 
-    each = np.sqrt(at(high, variance) + at(low, variance))  # (..., P)
+    least, most = at(low, values), at(high, values)  # (..., P)
+    above, below, apart = at(high, variance), at(low, variance), most - least
+    if gap.form == "highest":
+        below, apart = 0 * below, most
+    elif gap.form == "ratio":
+        apart = 1 - ratio_of(least, most, empty=np.nan)
+        above = ratio_of(least**2 * above, most**4, empty=np.nan)
+        below = ratio_of(below, most**2, empty=np.nan)
+    each = np.sqrt(above + below)
     if gap.fold == "worst_case":
-        apart = np.nan_to_num(at(high, values) - at(low, values), nan=-1.0)
+        apart = np.nan_to_num(apart, nan=-1.0)
         widest = apart.argmax(-1)[..., None]
         return np.asarray(np.take_along_axis(each, widest, -1)[..., 0])
     together = np.sqrt((each**2).sum(-1))

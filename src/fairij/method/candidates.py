@@ -125,8 +125,7 @@ class Judge:
         if self.counted is not None:
             whole = np.int32 if self.groups.is_plain else np.float64
             self.counted.append(replace(counted, table=counted.table.astype(whole)))
-        known = counted.table[:, : len(self.groups.names)]
-        return self.measures(counted, self.constraint.gap(z, self.y, self.groups, known))
+        return self.measures(counted, self._gap(z, counted.table[:, : len(self.groups.names)]))
 
     def _record(self, predicted: Tensor, finite: NDArray[np.bool_], keys: Sequence[Key]) -> None:
         if self.recorded is None:
@@ -176,12 +175,15 @@ class Judge:
         error = ((z - self.y) ** 2).mean(-1).double()
         r2 = 1 - (error / self.y.var(correction=0).double()).cpu().numpy()
         return (
-            _gaps(self.constraint.gap(z, self.y, self.groups, None), finite)
+            _gaps(self._gap(z, None), finite)
             | _known(self.constraint.how_sure(z, self.y, self.groups), finite)
             | {"r2": np.where(finite, r2, -np.inf)}
             | _known({"mean_squared_error": error.cpu().numpy()}, finite)
             | _known(by_group(self._means(z), self.groups.names), finite)
         )
+
+    def _gap(self, z: Tensor, table: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        return self.constraint.gap(z, self.y, self.groups, table, self.loss)
 
     def _means(self, z: Tensor) -> dict[str, NDArray[np.float64]]:
         values = {"mean_prediction": z, "mean_error": z - self.y}

@@ -25,12 +25,13 @@ from fairij.data.checks import (
 )
 from fairij.data.rows import speaking_of
 from fairij.errors import InvalidInputError, Notice
-from fairij.fairness.audits import without_group
-from fairij.fairness.constraints import Constraint, check_sizes, get_constraint
+from fairij.fairness.constraints import CONSTRAINTS, Constraint, check_sizes, get_constraint
 from fairij.fairness.decisions import OWN, Decided, Decision, Threshold, check_threshold
+from fairij.fairness.missing import without_group
+from fairij.fairness.names import said
 from fairij.method.curvature import CURVATURES
 from fairij.method.fairness_rows import GroupedRows
-from fairij.method.objective import Objective, normalised_weights
+from fairij.method.objective import Objective, as_tensor, normalised_weights
 from fairij.method.search import SEARCHES
 from fairij.method.search.base import Search, SearchDefaults
 from fairij.method.selection import (
@@ -69,6 +70,7 @@ class Settings:
     """The parameters of `FairIJ` as objects, each looked up and checked once."""
 
     constraint: Constraint
+    asked_constraint: Any  # as the user gave it
     solver: Solver
     curvature: str
     dampings: tuple[float, ...] | Literal["auto"]
@@ -106,13 +108,21 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
             "rows."
         )
     verbose = one_of("verbose", asked["verbose"], (True, False, "auto"))
+    constraint, rule = get_constraint(asked["constraints"]), get_selection(asked["selection"])
+    if rule.of_ratio and not constraint.is_ratio:
+        ratios = [name for name, known in CONSTRAINTS.items() if known.is_ratio]
+        raise InvalidInputError(
+            f"`constraints` must compare groups by a ratio, as {rule!r} asks for one: one of "
+            f"{ratios}; got {constraint.name!r}."
+        )
     return Settings(
-        constraint=get_constraint(asked["constraints"]),
+        constraint=constraint,
+        asked_constraint=asked["constraints"],
         solver=solver.seeded(seed) if isinstance(asked["solver"], str) else solver,
         curvature=one_of("curvature", asked["curvature"], sorted(CURVATURES)),
         dampings=dampings(asked["damping"]),
         search=search,
-        selection=get_selection(asked["selection"]),
+        selection=rule,
         drop=drop,
         validation=one_of("validation", asked["validation"], get_args(Validation)),
         split=(asked["validation_fraction"], seed),  # checked if rows are split off
@@ -211,16 +221,22 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
     if not decision.is_own:
         notices.append(Notice(OWN_CUT_OFF))
     notices += map(Notice, without_group(data.groups))
+    notices += [Notice(text) for text in [said(settings.asked_constraint)] if text]
     validation, held = GroupedRows(data.X_val, labels.validation, data.groups, model_val), None
     if settings.holdout_fraction != 0:
         away = held_out("holdout_fraction", settings.holdout_fraction, data.groups, settings.seed)
         held = validation.take(np.flatnonzero(away))
-        validation = validation.take(np.flatnonzero(~away))
+        kept = np.flatnonzero(~away)
+        validation, z_val = validation.take(kept), z_val[torch.as_tensor(kept)]
         labels = dataclasses.replace(labels, validation=validation.y)
     check_measures(settings.selection, labels.loss)
     truth, ordered = decision.truth(validation.y), labels.classes[:: -1 if decision.flipped else 1]
     compared = (settings.constraint, truth.cpu().numpy(), ordered, validation.groups)
-    notices += check_sizes(*compared, settings.selection.target)
+    predicted = None
+    if len(labels.classes):
+        weights = as_tensor(validation.groups.weight)
+        predicted = labels.loss.predict(decision.outputs(z_val, weights)).cpu().numpy()
+    notices += check_sizes(*compared, settings.selection.target, predicted)
     training = None
     if data.train_groups is not None:
         training = GroupedRows(data.X, labels.train, data.train_groups, model)

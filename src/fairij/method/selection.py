@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairij.data.checks import number_between, one_of
+from fairij.errors import InvalidInputError
 
 Array = NDArray[np.float64]
 Measures = Mapping[str, Array]
@@ -48,6 +49,11 @@ class SelectionDefaults(Protocol):
     def target(self) -> float | None:
         """The gap that is asked for; None if the rule names none."""
         return None
+
+    @property
+    def of_ratio(self) -> bool:
+        """Whether the rule makes sense only for constraints whose gap is 1 less a ratio."""
+        return False
 
     @property
     def budgets(self) -> Mapping[str, float]:
@@ -317,6 +323,45 @@ class TargetGap(_ShortName):
     @property
     def budget_rule(self) -> Budget:
         return Budget.only(target=self.gap, prefer="accuracy")
+
+
+@dataclass(frozen=True)
+class TargetRatio(_ShortName):
+    """The best performance among candidates whose ratio is high enough.
+
+    The ratio is the lowest rate of a group as a share of the highest. It needs a constraint that
+    compares groups by it, such as ``"demographic_parity_ratio"``.
+
+    Parameters
+    ----------
+    ratio : float, default=0.8
+        The least ratio that is allowed. 0.8 is the four-fifths rule.
+    """
+
+    ratio: float = 0.8
+
+    def __post_init__(self) -> None:
+        if not 0 < number_between("ratio", self.ratio, 0) <= 1:
+            raise InvalidInputError(
+                f"`ratio` must be above 0 and at most 1, as in 0.8; got {self.ratio!r}."
+            )
+
+    @property
+    def budget_rule(self) -> Budget:
+        return Budget.only(target=1 - self.ratio, prefer="accuracy")
+
+    @property
+    def of_ratio(self) -> bool:
+        return True
+
+    def shortfall(self, gap: float) -> str | None:
+        if gap <= 1 - self.ratio + ROUNDING:
+            return None
+        return (
+            f"No candidate reaches a validation ratio of {self.ratio:g}; the highest, "
+            f"{1 - gap:.4f}, is taken. A wider search (larger k or scales, smaller damping) may "
+            "reach it."
+        )
 
 
 def usual(candidates: Measures) -> str:

@@ -74,6 +74,11 @@ FAMILIES: list[Family] = [
         xgboost="Booster, XGBModel",
     ),
     family(
+        "trees.catboost:CatBoost",
+        "CatBoostClassifier, CatBoostRegressor, CatBoost",
+        catboost="CatBoost",
+    ),
+    family(
         "trees.scikit_learn:HistGradient",
         sklearn="HistGradientBoostingClassifier, HistGradientBoostingRegressor",
     ),

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from fairij.fairness.constraints import SMALL_CELL
+from fairij.fairness.missing import SMALL_CELL
 from fairij.method.results import UNSOLVED
 from fairij.mitigator import FairIJ
 from fairij.report.comparisons import Comparison, gap_metric, other_gaps, performance

@@ -16,7 +16,7 @@ from fairij.errors import InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.mitigator import FairIJ
 from fairij.models.labels import decision_words, positive_label
-from fairij.report.wording import GAP_METRIC, LABELS, interval, measured, plain
+from fairij.report.wording import GAP_METRIC, GAP_WORDS, LABELS, interval, measured, plain
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ def gap_metric(fitted: FairIJ) -> str | None:
 def gap_words(fitted: FairIJ) -> str:
     """The gap of the constraint, as "equalized odds gap (sum)"."""
     metric = gap_metric(fitted)
-    return LABELS[metric] if metric else f"{plain(fitted.edit_.settings['constraint'])} gap"
+    name = str(fitted.edit_.settings["constraint"])
+    return LABELS[metric] if metric else GAP_WORDS.get(name, f"{plain(name)} gap")
 
 
 def compared(fitted: FairIJ, rows: str, before: Audit, after: Audit) -> Comparison:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fairij.report.wording import LABELS, PERFORMANCE, plain
+from fairij.report.wording import LABELS, PERFORMANCE, SCORES, plain
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart
 BLUE, ORANGE, GREEN, GREY, BLACK = "#0072B2", "#D55E00", "#009E73", "#767676", "#000000"
@@ -21,6 +21,7 @@ MOST_POINTS = 600
 WIDTH, HEIGHT = 460, 280
 # formats with digits of their own: the library's choice can be one too few for the last label
 PLAIN, POWER = ".6~g", ".3~e"
+NOT_DRAWN = {"accuracy", "precision", "negative_predictive_value", *SCORES}
 FRONT, OTHERS = "none is better in both", "other candidates"
 # one above its point and one below, so that they stay apart if the points are close
 LABELLED: tuple[dict[str, Any], ...] = (
@@ -167,7 +168,8 @@ def group_rates(before: pd.DataFrame, after: pd.DataFrame, *, title: str = "") -
 def chart_rates(intervals: pd.DataFrame, most: int = 6) -> list[str]:
     """The rates to draw; of many classes only the first few."""
     names = list(dict.fromkeys(intervals.index.get_level_values("rate")))
-    return [str(name) for name in names if name not in ("accuracy", "mean_squared_error")][:most]
+    drawn = [str(name) for name in names if str(name).partition("[")[0] not in NOT_DRAWN]
+    return drawn[:most]
 
 
 def save_chart(chart: Any, stem: Path) -> None:

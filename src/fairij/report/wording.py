@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairij.fairness.rates import GAPS
+from fairij.fairness.rates import GAPS, UNCOUNTED
 
 if TYPE_CHECKING:
     from fairij.method.search.base import Account
@@ -31,6 +31,10 @@ LABELS = {
 
 # the metric of an audit that a constraint is judged by
 GAP_METRIC = {gap.name: gap.metric_name for gap in GAPS.values()}
+
+
+# what audits do not measure, in words
+GAP_WORDS = {name: name.replace("_", " ") for name in UNCOUNTED}
 
 
 def plain(name: Any) -> str:

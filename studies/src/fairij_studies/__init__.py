@@ -23,6 +23,7 @@ STUDIES: dict[str, str] = {
     "two-moons": "fairij_studies.two_moons",
     "trees": "fairij_studies.trees",
     "comments": "fairij_studies.comments",
+    "frontier": "fairij_studies.frontier",
 }
 
 

@@ -105,7 +105,7 @@ def run_study(
         for unit, outcome in work_through(waiting, processes):
             reached += unit.cost
             if outcome.error is None:
-                append_unit(folder / JOURNAL, _full_records(study, unit, outcome, quick))
+                append_unit(folder / JOURNAL, unit_records(study, unit, outcome, quick=quick))
             else:
                 failed.append(f"{identity(unit.key)}:\n{outcome.error}")
             progress(study.name, round(reached), total)
@@ -125,7 +125,10 @@ def load_records(folder: Path | str, *, quick: bool = False) -> pd.DataFrame:
     return record_frame([record for record in records if record["quick"] == quick])
 
 
-def _full_records(study: Study, unit: Unit, outcome: Outcome, quick: bool) -> list[dict[str, Any]]:
+def unit_records(
+    study: Study, unit: Unit, outcome: Outcome, *, quick: bool
+) -> list[dict[str, Any]]:
+    """Return the records of a finished unit with all that says where they come from."""
     return [
         {
             "study": study.name,

@@ -18,7 +18,6 @@ from typing import Any
 import pandas as pd
 
 from fairij.errors import InvalidInputError
-from fairij_studies.parquet import read_table, write_table
 
 RESULTS, JOURNAL = "results.parquet", "results.jsonl"
 UNIT, LINES = "unit", "unit_lines"
@@ -42,7 +41,7 @@ def has_records(folder: Path) -> bool:
 
 def read_records(folder: Path) -> list[Record]:
     """Return all records of complete units, in the order in which they were written."""
-    stored = read_table(folder / RESULTS) if (folder / RESULTS).is_file() else []
+    stored = _stored(folder / RESULTS)
     known = {_whose(record) for record in stored}
     # a run that was killed while folding leaves the same units in both files
     return stored + [r for r in read_journal(folder / JOURNAL) if _whose(r) not in known]
@@ -53,6 +52,8 @@ def fold_journal(folder: Path) -> None:
     if (folder / JOURNAL).is_file():
         records = read_records(folder)
         if records:
+            from fairij_studies.parquet import write_table
+
             write_table(folder / RESULTS, records)
         (folder / JOURNAL).unlink()
 
@@ -114,6 +115,14 @@ def sole_writer(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _stored(path: Path) -> list[Record]:
+    if not path.is_file():
+        return []
+    from fairij_studies.parquet import read_table  # loads pyarrow, which a journal does not need
+
+    return read_table(path)
 
 
 def _whose(record: Record) -> tuple[bool, str]:

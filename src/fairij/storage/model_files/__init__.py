@@ -15,7 +15,9 @@ __all__ = ["FORMATS", "ModelFile", "Opening", "load_model"]
 
 FORMATS: dict[str, Callable[[Path, Opening], ModelFile]] = {
     ".txt": estimators.lightgbm_text,
-    **dict.fromkeys((".json", ".ubj"), estimators.xgboost_file),
+    ".json": estimators.json_file,
+    ".ubj": estimators.xgboost_file,
+    ".cbm": estimators.catboost_binary,
     ".skops": estimators.skops_file,
     **dict.fromkeys((".pkl", ".pickle", ".joblib"), estimators.pickle_file),
     **dict.fromkeys((".safetensors", ".pt", ".pth"), torch_files.state_file),
@@ -23,7 +25,7 @@ FORMATS: dict[str, Callable[[Path, Opening], ModelFile]] = {
 }
 
 # memory that a byte of the file takes while it is read: text as words, lists and arrays
-GROWTH = {".txt": 20, ".json": 20, ".ubj": 5}
+GROWTH = {".txt": 20, ".json": 20, ".ubj": 5, ".cbm": 5}
 
 
 def load_model(path: str | os.PathLike[str], opening: Opening | None = None) -> ModelFile:

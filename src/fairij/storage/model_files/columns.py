@@ -22,6 +22,7 @@ from fairij.models import of_class
 MOST_SHOWN = 5
 is_lightgbm = of_class("lightgbm", "Booster", "LGBMModel")
 is_xgboost = of_class("xgboost", "Booster", "XGBModel")
+is_catboost = of_class("catboost", "CatBoost")
 is_histogram = of_class("sklearn", "BaseHistGradientBoosting")
 
 
@@ -34,12 +35,18 @@ class Opening:
     model_class: str | None = None  # of a torch state file: "module:Class" or "file.py:Class"
     model_args: Mapping[str, Any] = field(default_factory=dict)  # for the class's constructor
 
-    def require_trust(self, path: Path, what: str) -> None:
+    def require_trust(
+        self,
+        path: Path,
+        what: str,
+        danger: str = "runs code from the file",
+        better: str = "save the model in a format without code (LightGBM text, XGBoost or "
+        "CatBoost JSON, skops, safetensors)",
+    ) -> None:
         if not self.trust_pickle:
             raise InvalidInputError(
-                f"{path} is {what}, and opening it runs code from the file. If you trust its "
-                "source, pass --trust-pickle on the command line. Better: save the model in a "
-                "format without code (LightGBM text, XGBoost JSON, skops, safetensors)."
+                f"{path} is {what}, and opening it {danger}. If you trust its source, pass "
+                f"--trust-pickle on the command line. Better: {better}."
             )
 
 
@@ -81,6 +88,10 @@ def known_columns(model: Any) -> tuple[str, ...] | None:
             return None  # trained on a table without names
     elif is_xgboost(model):
         names = _booster(model).feature_names
+    elif is_catboost(model):
+        names = model.feature_names_
+        if list(names) == [str(place) for place in range(len(names))]:
+            return None  # trained on a table without names
     else:
         names = getattr(model, "feature_names_in_", None)
     known = None if names is None else tuple(map(str, np.atleast_1d(np.asarray(names, object))))
@@ -98,6 +109,8 @@ def prepared(model: Any, frame: pd.DataFrame) -> Any:
         return _for_lightgbm(_booster(model), frame)
     if is_xgboost(model):
         return _for_xgboost(_booster(model), frame)
+    if is_catboost(model):
+        return _for_catboost(model, frame)
     if isinstance(model, nn.Module):
         return numbers(frame, missing=False).to_numpy()
     if is_histogram(model) and getattr(model, "categorical_features", None) == "from_dtype":
@@ -196,6 +209,25 @@ def _for_xgboost(booster: Any, frame: pd.DataFrame) -> Any:
     result = frame.astype(dict.fromkeys(names, "category"))
     result[plain] = numbers(frame[plain], missing=True)
     return result if booster.feature_names else result.to_numpy()
+
+
+def _for_catboost(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
+    """Categories as text, as CatBoost hashes them; a missing one is the word "nan"."""
+    marked = [str(frame.columns[place]) for place in model.get_cat_feature_indices()]
+    plain = [name for name in frame.columns if name not in marked]
+    result = frame.copy()
+    result[plain] = numbers(frame[plain], missing=True)
+    for name in marked:
+        result[name] = _words(frame[name])
+    return result
+
+
+def _words(column: pd.Series[Any]) -> Any:
+    """Text of each value; whole numbers that a missing value made fractions are whole again."""
+    found = column
+    if column.dtype.kind == "f" and bool((column.dropna() % 1 == 0).all()):
+        found = column.astype("Int64")
+    return found.astype(object).where(column.notna(), "nan").astype(str)
 
 
 def _booster(model: Any) -> Any:

@@ -1,12 +1,17 @@
-"""LightGBM text, XGBoost JSON and UBJ, scikit-learn's skops; pickles if the user trusts them."""
+"""Files of LightGBM, XGBoost, CatBoost and scikit-learn; pickles if the user trusts them."""
 
 from __future__ import annotations
 
 import pickle
+import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fairij.errors import InvalidInputError
+from fairij.storage.model_files.catboost_content import CheckedCatBoost, canonical_catboost
 from fairij.storage.model_files.columns import ModelFile, Opening, file_of
 from fairij.storage.model_files.lightgbm_text import canonical_lightgbm
 from fairij.storage.model_files.xgboost_content import canonical_xgboost
@@ -42,6 +47,57 @@ def xgboost_file(path: Path, opening: Opening) -> ModelFile:
         model: Any = estimators.get(origin, xgboost.Booster)()
         model.load_model(bytearray(checked.content))
     return file_of("XGBoost " + path.suffix[1:].upper(), model, path.suffix, _save_trees)
+
+
+def json_file(path: Path, opening: Opening) -> ModelFile:
+    """XGBoost's or CatBoost's; the reader of each is strict."""
+    content = path.read_bytes()
+    of_catboost = b'"features_info"' in content and b'"gradient_booster"' not in content
+    return (catboost_json if of_catboost else xgboost_file)(path, opening)
+
+
+def catboost_json(path: Path, opening: Opening) -> ModelFile:
+    """The leaf values are those of the text; CatBoost's own reader may round their last digit."""
+    catboost = library("catboost", "CatBoost models")
+    with reading(path, "a CatBoost JSON model"), tempfile.TemporaryDirectory() as folder:
+        checked = canonical_catboost(path.read_bytes())
+        copy = Path(folder) / "model.json"
+        copy.write_bytes(checked.content())
+        model = _catboost_kind(catboost, checked.loss)().load_model(str(copy), format="json")
+        read = np.asarray(model.get_leaf_values())
+        if read.shape != checked.values.shape or not np.allclose(read, checked.values, rtol=1e-12):
+            raise InvalidInputError(f"{path} must hold the leaves in CatBoost's own order.")
+        model.set_leaf_values(checked.values)
+    return file_of("CatBoost JSON", model, path.suffix, partial(_save_catboost_json, checked))
+
+
+def _save_catboost_json(checked: CheckedCatBoost, model: Any, target: Path) -> None:
+    """The file that was read, with the leaf values of a model of the same splits."""
+    target.write_bytes(checked.edited(np.asarray(model.get_leaf_values(), np.float64)))
+
+
+def catboost_binary(path: Path, opening: Opening) -> ModelFile:
+    """CatBoost checks the frame of a .cbm file, not what its numbers lead to."""
+    opening.require_trust(
+        path,
+        "a CatBoost binary file",
+        "can end the process or worse if somebody changed the file, because CatBoost does not "
+        "check all of it",
+        "save the model as JSON, which is checked: model.save_model('model.json', format='json')",
+    )
+    catboost = library("catboost", "CatBoost models")
+    with reading(path, "a CatBoost binary model"):
+        model = catboost.CatBoost().load_model(str(path))
+        loss = strict_json(model.get_metadata()["params"])["loss_function"]["type"]
+        model = _catboost_kind(catboost, loss)().load_model(str(path))
+    return file_of("CatBoost binary", model, path.suffix, _save_trees)
+
+
+def _catboost_kind(catboost: Any, loss: str) -> Any:
+    """The estimator that this loss belongs to."""
+    if loss in ("Logloss", "CrossEntropy", "MultiClass", "MultiClassOneVsAll"):
+        return catboost.CatBoostClassifier
+    return catboost.CatBoostRegressor if loss == "RMSE" else catboost.CatBoost
 
 
 def skops_file(path: Path, opening: Opening) -> ModelFile:

@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from fairij_studies.driver import Scalar, Study, Unit
 from fairij_studies.trees.data import ADULT, COVERAGE, COVERAGE_SAMPLE, Places
 from fairij_studies.trees.models import HISTOGRAM, LIGHTGBM, LOGISTIC, MODELS
-from fairij_studies.trees.page import draw
 from fairij_studies.trees.refit_comparison import COUNTS, refit_records
 from fairij_studies.trees.runs import (
     BUDGETS,
@@ -29,6 +30,13 @@ REDUCTIONS = "ExponentiatedGradient"
 QUICK_ROWS, QUICK_COUNTS = 300, (20, 60)
 
 
+def draw(records: pd.DataFrame, folder: Path) -> None:
+    """Draw the page; the drawing library is loaded when it is needed."""
+    from fairij_studies.trees import page
+
+    page.draw(records, folder)
+
+
 def make_study(
     *, data_home: str | os.PathLike[str] | None = None, path: str | os.PathLike[str] | None = None
 ) -> Study:
@@ -37,7 +45,7 @@ def make_study(
     Without it, Coverage is California 2014 through folktables.
     """
     home = None if data_home is None else os.fspath(data_home)
-    places = Places(home, None if path is None else _coverage_file(Path(path)))
+    places = Places(home, None if path is None else coverage_file(Path(path)))
     return Study("trees", partial(study_units, places), draw)
 
 
@@ -104,7 +112,7 @@ def _too_expensive(case: Case, quick: bool) -> bool:
     return case.title in LARGE and (case.model == HISTOGRAM or case.group_is_feature)
 
 
-def _coverage_file(path: Path) -> str:
+def coverage_file(path: Path) -> str:
     from fairij_studies.coverage import SAMPLE_FILE
 
     return str(path / SAMPLE_FILE if path.is_dir() else path)

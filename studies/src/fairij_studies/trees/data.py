@@ -14,13 +14,16 @@ from fairij.datasets import (
     fetch_acs_public_coverage,
     fetch_adult,
     fetch_compas,
+    fetch_credit_card,
     fetch_german_credit,
+    fetch_university_admissions,
     make_splits,
 )
 from fairij.datasets.adult import VALIDATION
 
 ADULT, COMPAS, GERMAN = "UCI Adult", "COMPAS", "German credit"
 COVERAGE, COVERAGE_SAMPLE = "ACSPublicCoverage", "ACSPublicCoverage, sample"
+CREDIT_CARD, ADMISSIONS = "Credit card clients", "University admissions"  # of other studies
 TUNING_TEST = 0.3  # of the training rows: they replace the test rows while settings are chosen
 
 
@@ -48,6 +51,14 @@ def _german(places: Places, include: bool) -> Bunch:
     return fetch_german_credit(include_sensitive=include, data_home=places.data_home)
 
 
+def _credit_card(places: Places, include: bool) -> Bunch:
+    return fetch_credit_card(include_sensitive=include, data_home=places.data_home)
+
+
+def _admissions(places: Places, include: bool) -> Bunch:
+    return fetch_university_admissions(include_sensitive=include, data_home=places.data_home)
+
+
 def _coverage(places: Places, include: bool) -> Bunch:
     return fetch_acs_public_coverage(
         include_sensitive=include, data_home=places.data_home, path=places.coverage
@@ -60,6 +71,8 @@ LOADERS: dict[str, Callable[[Places, bool], Bunch]] = {
     GERMAN: _german,
     COVERAGE: _coverage,
     COVERAGE_SAMPLE: _coverage,
+    CREDIT_CARD: _credit_card,
+    ADMISSIONS: _admissions,
 }
 
 

@@ -15,10 +15,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from fairij_studies.trees.data import (
+    ADMISSIONS,
     ADULT,
     COMPAS,
     COVERAGE,
     COVERAGE_SAMPLE,
+    CREDIT_CARD,
     GERMAN,
     Places,
     load_splits,
@@ -115,6 +117,14 @@ CHOSEN: dict[str, dict[str, Settings]] = {
         XGBOOST: {"n_estimators": 200, "learning_rate": 0.05, "max_depth": 5},
         HISTOGRAM: {"max_iter": 100, "learning_rate": 0.1, "max_leaf_nodes": 31},
         LOGISTIC: {"C": 10.0},
+    },
+    CREDIT_CARD: {
+        LIGHTGBM: _leaves(200, 15, columns=0.5, rows=5),
+        LOGISTIC: {"C": 1.0},
+    },
+    ADMISSIONS: {
+        LIGHTGBM: _leaves(100, 7, columns=0.5, rows=20),
+        LOGISTIC: {"C": 0.01},
     },
 }
 CHOSEN[COVERAGE] = CHOSEN[COVERAGE_SAMPLE]  # not searched on the whole survey

@@ -1,0 +1,156 @@
+"""One line per model family: Adult before and after an edit, measured as a user would.
+
+``python -m benchmarks.families`` runs every case, ``python -m benchmarks.families CatBoost EBM``
+some of them. A case is one function that fits a model of its library. The edit is for demographic
+parity between women and men, with groups known for validation rows only. Figures are of UCI's test
+rows: labels and scores by the library's own `predict` and `predict_proba`, the gap by fairlearn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from fairij_studies.provenance import code_hash
+from fairlearn.metrics import demographic_parity_difference
+from sklearn.metrics import accuracy_score, roc_auc_score
+from threadpoolctl import threadpool_limits
+
+from fairij import FairIJ, __version__
+from fairij.datasets import adult_splits, fetch_adult, three_way_split
+
+RESULTS = Path(__file__).parent / "results" / "families.json"
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows as frames with words in them, or as numbers."""
+
+    X: Any
+    y: Any
+    s: Any
+
+
+@dataclass(frozen=True)
+class Case:
+    """How to fit a model of one family."""
+
+    fit: Callable[[Any, Any], Any]
+    library: str
+    raw: bool  # whether it takes words as they are
+    labels: Callable[[Any, Any], Any] = lambda model, X: model.predict(X)
+    scores: Callable[[Any, Any], Any] = lambda model, X: model.predict_proba(X)[:, 1]
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(name: str, library: str, **options: Any) -> Callable[[Any], Any]:
+    """Add a case by the function that fits its model."""
+
+    def added(fit: Callable[[Any, Any], Any]) -> Any:
+        CASES[name] = Case(fit, library, **({"raw": False} | options))
+        return fit
+
+    return added
+
+
+@case("LightGBM", "lightgbm")
+def lightgbm(X: Any, y: Any) -> Any:
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(n_estimators=200, learning_rate=0.05, n_jobs=1, verbosity=-1).fit(X, y)
+
+
+@case("CatBoost", "catboost", raw=True)
+def catboost(X: Any, y: Any) -> Any:
+    from catboost import CatBoostClassifier
+
+    words = [name for name in X.columns if not pd.api.types.is_numeric_dtype(X[name])]
+    model = CatBoostClassifier(
+        iterations=300, random_seed=0, thread_count=1, verbose=False, allow_writing_files=False
+    )
+    return model.fit(X, y, cat_features=words)
+
+
+def raw_parts() -> list[Part]:
+    """Training, validation and test rows of Adult as UCI has them, without sex."""
+    adult = fetch_adult(include_sensitive=False)
+    words = adult.data.select_dtypes(exclude="number").columns
+    X = adult.data.astype(dict.fromkeys(words, str))
+    s, y = np.asarray(adult.sensitive_features), np.asarray(adult.target)
+    known = np.flatnonzero(np.asarray(adult.split) == "train")
+    train, validation, _ = three_way_split(len(known), SEED, validation=0.33, test=0.0)
+    test = np.flatnonzero(np.asarray(adult.split) == "test")
+    parts = (known[train], known[validation], test)
+    return [Part(X.iloc[rows].reset_index(drop=True), y[rows], s[rows]) for rows in parts]
+
+
+def encoded_parts() -> list[Part]:
+    """The same as numbers, standardised and one-hot."""
+    return [Part(part.X, part.y.astype(int), part.s) for part in adult_splits(SEED)]
+
+
+def measured(one: Case, model: Any, test: Part) -> dict[str, float]:
+    labels = np.ravel(one.labels(model, test.X)).astype(int)
+    gap = demographic_parity_difference(test.y, labels, sensitive_features=test.s)
+    return {
+        "accuracy": float(accuracy_score(test.y, labels)),
+        "gap": float(gap),
+        "auc": float(roc_auc_score(test.y, one.scores(model, test.X))),
+    }
+
+
+def run(name: str) -> dict[str, Any]:
+    one = CASES[name]
+    train, validation, test = raw_parts() if one.raw else encoded_parts()
+    start = process_time()
+    model = one.fit(train.X, train.y)
+    trained = process_time() - start
+    fair = FairIJ(model, search="auto", verbose=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fair.fit(
+            train.X,
+            train.y,
+            X_val=validation.X,
+            y_val=validation.y,
+            sensitive_features_val=validation.s,
+        )
+    return {
+        "before": measured(one, model, test),
+        "after": measured(one, fair.estimator_, test),
+        "library": f"{one.library} {version(one.library)}",
+        "seconds": round(process_time() - start - trained, 1),
+        "training": round(trained, 1),
+        "fairij": __version__,
+        "code": code_hash(),
+        "machine": platform.machine(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(CASES)}")
+    names = parser.parse_args().names or list(CASES)
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name in names:
+        with threadpool_limits(1):
+            kept[name] = run(name)
+        print(name, json.dumps(kept[name]))
+        RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

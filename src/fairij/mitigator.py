@@ -100,6 +100,8 @@ class FairIJ(EditingEstimator):
         Accept rows whose chance of ``pos_label`` is at least this, or a share of the rows.
     pos_label : label or None, default=None
         The favourable label of two. None: the second.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore": rows without a group count for the performance only.
 
     Attributes
     ----------
@@ -154,21 +156,24 @@ class FairIJ(EditingEstimator):
     holdout_fraction: float = 0.0
     threshold: float | TopShare | None = None
     pos_label: Any = None
+    missing_groups: str = "error"
 
     def fit(
         self, X: Any, y: Any, *, X_val: Any = None, y_val: Any = None,
         sensitive_features_val: Any = None, sensitive_features: Any = None,
-        sample_weight: Any = None,
+        sample_weight: Any = None, sample_weight_val: Any = None,
     ) -> FairIJ:  # fmt: skip
         """Score the training rows, try edits, keep the chosen one.
 
         Give training rows, and validation rows with groups (groups of training rows then also help
         to find the edit); or only training rows with ``sensitive_features``, to split a share off.
-        A `Source` may name columns of labels, weights, groups. ``sample_weight``: as fitted with.
+        A `Source` may name columns of labels, weights, groups. ``sample_weight``: as fitted with;
+        ``sample_weight_val``: what validation rows count in all that is measured (surveys).
         """
         run = run_for(X, X_val, checkpoint=self.checkpoint)
-        given = (X, y, sample_weight, sensitive_features), (X_val, y_val, sensitive_features_val)
-        for notice in run.together(lambda: self._fit(run, *given)):
+        train = X, y, sample_weight, sensitive_features
+        validation = X_val, y_val, sample_weight_val, sensitive_features_val
+        for notice in run.together(lambda: self._fit(run, train, validation)):
             warnings.warn(notice.text, notice.category, stacklevel=2)
         return self
 
@@ -177,13 +182,12 @@ class FairIJ(EditingEstimator):
         settings = check_settings(asked, run.seed(check_seed(self.random_state)))  # settings
         X, X_val = as_source(train[0]), as_source(validation[0])  # rows
         given = (X, *train[1:]), (X_val, *validation[1:])
-        data = data_of(*given, settings.split, run.column)
+        data = data_of(*given, settings.split, run.column, self.missing_groups)
         editable = self._adapted(run, self.estimator, self.parameters)  # model
         editable, settings = run.recorded(editable, data, settings, asked)  # identity
         fingerprint = in_background(partial(data_fingerprint, X, data.y_as_given), X)
         with timed(seconds, "linearize"):
             prepared = prepare(editable, data, settings)
-            settings = settings.for_model(prepared)
         with shown(settings.verbose) as progress:
             settings, why = settled(editable, prepared, settings, progress, seconds)
             outcome = Engine(editable, prepared, settings, progress).run()  # engine

@@ -203,27 +203,35 @@ def data_of(
     validation: tuple[Any, ...],
     split: tuple[float, int],  # the fraction of rows for validation if none are given, a seed
     column: Callable[[Any, Any], Any],  # of X and values: the values of all rows of X
+    missing: str = "error",  # what becomes of rows without a group
 ) -> Data:
-    """Check what the user gave: (X, y, weights, groups) and (X, y, groups) of validation rows."""
+    """Check what the user gave: (X, y, weights, groups), and the same of validation rows."""
     (X, *columns), (X_val, *columns_val) = train, validation
     y, weight, groups = (column(X, values) for values in columns)
-    y_val, groups_val = (column(X_val, values) for values in columns_val)
+    y_val, weight_val, groups_val = (column(X_val, values) for values in columns_val)
+    one_of("missing_groups", missing, per_row.MISSING_GROUPS)
     given = {"X_val": X_val, "y_val": y_val, "sensitive_features_val": groups_val}
-    missing = [f"`{name}`" for name, value in given.items() if value is None]
-    if 0 < len(missing) < len(given):
+    absent = [f"`{name}`" for name, value in given.items() if value is None]
+    if 0 < len(absent) < len(given):
         raise InvalidInputError(
             "Validation rows need features, labels and groups: pass `X_val`, `y_val` and "
-            f"`sensitive_features_val` together; got no {' and no '.join(missing)}."
+            f"`sensitive_features_val` together; got no {' and no '.join(absent)}."
         )
-    if missing and groups is None:
+    if absent and groups is None:
         raise InvalidInputError(
             "Groups are needed on some rows, got none: pass validation rows (`X_val`, "
             "`y_val`, `sensitive_features_val`), or `sensitive_features` for the training rows."
         )
     rows = n_rows(X)
     check_sparse("X", X)
-    if missing:
-        truth, encoded = vector("y", y, rows), encode_groups(groups, expected_rows=rows)
+    if absent:
+        if weight_val is not None:
+            raise InvalidInputError(
+                "`sample_weight_val` must come with validation rows of its own (`X_val`, `y_val` "
+                "and `sensitive_features_val`), but there are none: they are split off `X`."
+            )
+        truth = vector("y", y, rows)
+        encoded = encode_groups(groups, expected_rows=rows, missing=missing)
         whole = Data(X, truth, _weights(weight, rows), X, truth, encoded, truth, y)
         return _split_off(whole, *split)
     with speaking_of("X_val"):
@@ -232,16 +240,20 @@ def data_of(
     Columns.of(X).check("X_val", X_val)
     truth, truth_val = vector("y", y, rows), vector("y_val", y_val, rows_val)
     with speaking_of("sensitive_features_val", instead_of="sensitive_features"):
-        encoded = encode_groups(groups_val, expected_rows=rows_val)
-    known = None if groups is None else _known_groups(groups, rows, encoded.names)
+        encoded = encode_groups(groups_val, expected_rows=rows_val, missing=missing)
+    with speaking_of("sample_weight_val", instead_of="sample_weight"):
+        encoded = encoded.weighted(per_row.relative(per_row.weights(weight_val, rows_val)))
+    known = None
+    if groups is not None:
+        known = _known_groups(groups, rows, encoded.names, missing)
     return Data(
         X, truth, _weights(weight, rows), X_val, truth_val, encoded, truth, y, train_groups=known
     )
 
 
-def _known_groups(values: Any, rows: int, names: tuple[str, ...]) -> Groups:
+def _known_groups(values: Any, rows: int, names: tuple[str, ...], missing: str) -> Groups:
     """The groups of the training rows, with the codes of the validation rows' groups."""
-    groups = encode_groups(values, expected_rows=rows)
+    groups = encode_groups(values, expected_rows=rows, missing=missing)
     unknown = [name for name in groups.names if name not in names]
     if unknown:
         raise InvalidInputError(
@@ -279,9 +291,9 @@ def held_out(name: str, value: Any, groups: Groups, seed: int) -> NDArray[np.boo
     fraction = number_between(name, value, 0, 1)
     rng = np.random.default_rng(seed)
     held = np.zeros(len(groups), dtype=bool)
-    for code in range(len(groups.names)):
+    for code in range(groups.slots):
         own = rng.permutation(np.flatnonzero(groups.codes == code))
-        held[own[: max(1, round(fraction * len(own)))]] = True
+        held[own[: max(min(1, len(own)), round(fraction * len(own)))]] = True
     if held.all():
         raise InvalidInputError(
             f"`{name}`={fraction:g} would split off all {len(groups)} rows; lower it, or give more "

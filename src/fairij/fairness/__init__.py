@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.fairness.constraints import get_constraint as get_constraint
     from fairij.fairness.contract import check_constraint as check_constraint
     from fairij.fairness.decisions import TopShare as TopShare
+    from fairij.fairness.groups import GroupChances as GroupChances
     from fairij.fairness.groups import Groups as Groups
     from fairij.fairness.groups import encode_groups as encode_groups
     from fairij.fairness.resampling import bootstrap as bootstrap
@@ -31,7 +32,7 @@ _NAMES = {
     "constraints": "CONSTRAINTS Constraint get_constraint",
     "contract": "check_constraint",
     "decisions": "TopShare",
-    "groups": "Groups encode_groups",
+    "groups": "GroupChances Groups encode_groups",
     "resampling": "bootstrap",
     "metrics": "accuracy balanced_accuracy group_rates",
 }

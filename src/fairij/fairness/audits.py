@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
+from fairij.errors import InvalidInputError
 from fairij.fairness.counted import Interval
 from fairij.fairness.groups import Groups, encode_groups, numbers
 from fairij.fairness.intervals import Compared
 from fairij.fairness.labelled import label
-from fairij.fairness.missing import small_cells, small_groups, undefined_rates
+from fairij.fairness.missing import small_cells, small_groups, undefined_rates, without_group
 from fairij.fairness.rates import GAPS, RATES, Array, group_means, ratio_of
 from fairij.fairness.resampling import check_settings
 
@@ -88,6 +89,8 @@ def audit(
     confidence: float = 0.95,
     random_state: int | None = 0,
     class_names: Sequence[Any] | None = None,
+    pos_label: Any = None,
+    missing_groups: str = "error",
 ) -> Audit:
     """Audit class predictions. Of two labels the larger one is positive.
 
@@ -96,7 +99,8 @@ def audit(
     y_true, y_pred : array-like of shape (N,)
         True and predicted labels.
     sensitive_features : array-like of shape (N,) or (N, columns)
-        The group of each row. Several columns mean their intersection.
+        The group of each row. Several columns mean their intersection. `GroupChances` are
+        groups that are known as chances only.
     sample_weight : array-like of shape (N,), default=None
         The weight of each row.
     n_resamples : int, default=1000
@@ -107,13 +111,24 @@ def audit(
         Without effect, as ``n_resamples``.
     class_names : sequence, default=None
         Of labels 0 and 1: what they stand for, in sentences and as the positive label.
+    pos_label : label, default=None
+        The favourable one of two labels, whose rates are given. None: the larger one.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore": rows without a group count for the performance, and take no part in gaps.
     """
     check_settings(n_resamples, confidence, random_state)
-    data = label(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
+    data = label(
+        y_true,
+        y_pred,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+        missing_groups=missing_groups,
+    ).about(pos_label)
     names = data.classes.tolist()
     if class_names is not None and len(class_names) == len(names) == 2:
         names = list(class_names)
-    counted, groups, rows = data.counted, data.groups, data.counts(None)
+    counted, groups = data.counted, data.groups
+    rows = data.counts(None)[: len(groups.names)]
     found = _audit(
         counted.metrics(confidence),
         counted.rate_intervals(data.classes, confidence),
@@ -127,8 +142,8 @@ def audit(
         positive_label=names[1] if len(names) == 2 else None,
         more=pd.concat([found.more, ratios[~is_shown]]),
         ratios=ratios[is_shown],
-        undefined=undefined_rates(rows, counted.table, groups.names, names),
-        notes=small_cells(rows, groups.names, names),
+        undefined=undefined_rates(rows, counted.known, groups.names, names),
+        notes=(*small_cells(rows, groups.names, names), *without_group(groups)),
     )
 
 
@@ -140,12 +155,18 @@ def audit_regression(
     n_resamples: int = 200,
     confidence: float = 0.95,
     random_state: int | None = 0,
+    missing_groups: str = "error",
 ) -> Audit:
     """Audit predictions of numbers. Parameters are those of `audit`."""
     check_settings(n_resamples, confidence, random_state)
     truth = numbers("y_true", y_true)
     predicted, n = numbers("y_pred", y_pred, len(truth)), len(truth)
-    groups = encode_groups(sensitive_features, expected_rows=n)
+    groups = encode_groups(sensitive_features, expected_rows=n, missing=missing_groups)
+    if groups.chances is not None or groups.weight is not None:
+        raise InvalidInputError(
+            "`sensitive_features` of numbers must be one group for each row, without weights: "
+            "chances of groups and weights are for classification."
+        )
     squares = (predicted - truth) ** 2
     means = [rate for rate in RATES.values() if rate.shown and not rate.is_classification]
     values = {rate.name: rate.values(predicted, truth) for rate in means}
@@ -166,12 +187,13 @@ def audit_regression(
             metrics[gap.metric_name] = value, min(float(low), value), max(float(high), value)
     return replace(
         _audit(metrics, intervals, groups, confidence),
-        notes=small_groups(groups.sizes.tolist(), groups.names),
+        notes=(*small_groups(groups.sizes.tolist(), groups.names), *without_group(groups)),
     )
 
 
 def _means(values: Array, groups: Groups) -> tuple[Array, Array]:
     """The mean of each group and its standard error, ``(G,)`` each; NaN for one row."""
+    values, groups = values[groups.known], groups.take(groups.known)
     mean = group_means(values, groups)
     spread = group_means((values - mean[groups.codes]) ** 2, groups)
     return mean, np.sqrt(ratio_of(spread, groups.sizes - 1.0, empty=np.nan))

@@ -134,7 +134,7 @@ class Constraint:
         self,
         z: Tensor,
         y: Tensor,
-        groups: Groups,
+        groups: Groups | Pair,
         loss: ScoringLoss,
         temperature: float,
         *,
@@ -142,7 +142,7 @@ class Constraint:
     ) -> list[Graded]:
         """Each part of the gap with its gradient ``dM/dz``; ``hard`` values if asked for."""
         z = z.detach().clone().requires_grad_()
-        codes = torch.as_tensor(groups.codes, device=z.device)
+        codes = _as_tensor(groups, z)
         with torch.enable_grad():
             seen = self.seen(z, y, loss, temperature)
             if hard and self._is_thresholded(loss):
@@ -166,7 +166,7 @@ class Constraint:
         ``chances`` the smooth ones are taken by them, the hard ones as observed.
         """
         z = z.detach().clone().requires_grad_()
-        codes = torch.as_tensor(groups.codes, device=z.device)
+        codes = _as_tensor(groups, z)
         take = self.signed or self.parts or (lambda *data: self.surrogate(*data)[None])
         with torch.enable_grad():
             seen = self.seen(z, y, loss, temperature)
@@ -207,6 +207,8 @@ class Constraint:
         if len(groups.names) <= 2 or not self.pairwise:
             return self.part_gradients(z, y, groups, loss, temperature)
         largest, found = int(groups.sizes.argmax()), []
+        if not groups.is_plain:
+            return self._of_pairs(z, y, groups, loss, temperature, largest)
         for other in set(groups.codes.tolist()) - {largest}:
             pair = np.flatnonzero(np.isin(groups.codes, (largest, other)))
             at = torch.as_tensor(pair, device=z.device)
@@ -215,6 +217,23 @@ class Constraint:
                 gradient = torch.zeros_like(z)
                 gradient[at] = some
                 found.append((gap, gradient))
+        return found
+
+    def _of_pairs(
+        self,
+        z: Tensor,
+        y: Tensor,
+        groups: Groups,
+        loss: ScoringLoss,
+        temperature: float,
+        largest: int,
+    ) -> list[Graded]:
+        """`group_gradients` of rows that count by weights: a pair is two columns of them."""
+        member, found = groups.membership(), []
+        for other in range(len(groups.names)):
+            if other != largest and member[:, other].any():
+                pair = Pair(member[:, [largest, other]])
+                found += self.part_gradients(z, y, pair, loss, temperature)
         return found
 
     def gap(
@@ -230,7 +249,7 @@ class Constraint:
         A constraint that takes losses needs the ``loss``.
         """
         if self.metric is None:
-            codes = torch.as_tensor(groups.codes, device=z.device)
+            codes = _as_tensor(groups, z)
             each = (loss.value(row, y) if loss and self.takes_losses else row for row in z)
             return np.array([float(self._scalar(self.surrogate(row, y, codes))) for row in each])
         if table is None:
@@ -261,12 +280,31 @@ class Constraint:
         return value.detach()
 
 
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two groups, by how much each row counts for them, ``(N, 2)``."""
+
+    member: NDArray[np.float64]
+
+
+def _as_tensor(groups: Groups | Pair, z: Tensor) -> Tensor:
+    """The codes ``(N,)`` of plain groups; else how much each row counts for each, ``(N, G)``."""
+    if isinstance(groups, Pair):
+        return torch.as_tensor(groups.member, device=z.device)
+    if groups.is_plain:
+        return torch.as_tensor(groups.codes, device=z.device)
+    return torch.as_tensor(groups.membership()[:, : len(groups.names)], device=z.device)
+
+
 def _numbers(*values: Tensor) -> tuple[NDArray[np.float64], ...]:
     return tuple(value.detach().cpu().double().numpy() for value in values)
 
 
 def worst_group_loss(losses: Tensor, y: Tensor, groups: Tensor) -> Tensor:
     """The largest mean loss of a group: ``max_g E[l | g]`` (bounded group loss)."""
+    if groups.ndim == 2:  # how much each row counts for each group
+        some = groups[:, groups.sum(0) > 0].to(losses)
+        return (losses @ some / some.sum(0)).amax()
     return torch.stack([losses[groups == code].mean() for code in torch.unique(groups)]).amax()
 
 
@@ -309,6 +347,12 @@ def check_sizes(
 ) -> list[Notice]:
     """Raise if a group has too few rows for its rates; note if few, or too few for a target gap."""
     if constraint.takes_outputs:
+        if not groups.is_plain:
+            raise InvalidInputError(
+                f"`constraints` must be one of {sorted(CONSTRAINTS)} if rows have weights, or no "
+                f"group, or chances of groups: the function {constraint.name!r} takes the number "
+                "of one group for each row."
+            )
         return []  # a user's own function decides for itself
     if constraint.is_classification not in (None, len(classes) > 0):
         kind = "regression" if constraint.is_classification else "classification"
@@ -372,12 +416,12 @@ def rows_compared(
     asked = {labels for rate in constraint.rates for labels in rate.labels(len(classes))}
     found = {}
     for code, group in enumerate(groups.names):
-        mine = y[groups.codes == code]
+        mine = groups.share(code)
         for labels in sorted(asked - {whole}, key=lambda labels: (len(labels), labels)):
             names = " or ".join(str(classes[label]) for label in labels)
-            found[f"{group} with label {names}"] = int(np.isin(mine, labels).sum())
+            found[f"{group} with label {names}"] = int(mine[np.isin(y, labels)].sum())
         if not asked or whole in asked:
-            found[group] = len(mine)
+            found[group] = int(mine.sum())
     return found
 
 
@@ -388,13 +432,13 @@ def predictions_compared(
     asked = {rate.given for rate in constraint.rates if rate.of_predicted}
     found, compared = {}, [1] if len(classes) == 2 else range(len(classes))
     for code, group in enumerate(groups.names):
-        mine = predicted[groups.codes == code]
+        mine = groups.share(code)
         for label in compared:
-            own = int((mine == label).sum())
+            own = int(mine[predicted == label].sum())
             if "predicted as the class" in asked:
                 found[f"{group} predicted as {classes[label]}"] = own
             if "predicted as another" in asked:
-                found[f"{group} not predicted as {classes[label]}"] = len(mine) - own
+                found[f"{group} not predicted as {classes[label]}"] = int(mine.sum()) - own
     return found
 
 

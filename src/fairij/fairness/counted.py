@@ -27,27 +27,41 @@ Interval = tuple[float, float, float]  # value, low, high
 
 @dataclass(frozen=True)
 class Counted:
-    """Confusion counts ``(G, C, C)`` by group, true and predicted class."""
+    """Confusion counts ``(G, C, C)`` by group, true and predicted class.
+
+    Groups beyond the first ``n_groups`` are of rows whose group is not known.
+    """
 
     table: Array
     squares: Array  # the same table of squared weights
+    n_groups: int | None = None
+    of_all: Array | None = None  # squared weights without groups (C, C), if rows are in several
+
+    @property
+    def known(self) -> Array:
+        """The counts of rows that have a group."""
+        return self.table[: self.n_groups]
 
     def size(self, rate: Rate) -> Array:
         """Rows of equal weight that a rate is worth, ``(G, K)``: Kish's (sum w)^2 / sum w^2."""
-        return ratio_of(rate.rows(self.table) ** 2, rate.rows(self.squares), empty=0)
+        rows, squares = rate.rows(self.known), rate.rows(self.squares[: self.n_groups])
+        return ratio_of(rows**2, squares, empty=0)
+
+    def _squares_of_all(self) -> Array:
+        return self.squares.sum(0) if self.of_all is None else self.of_all
 
     def rate_intervals(self, classes: Iterable[Any], confidence: float) -> dict[str, Array]:
         """``value, low, high`` of each group, ``(3, G)``, for every rate and class."""
         found = dict[str, Array]()
         for rate in (*AUDITED_RATES, PRECISION, NEGATIVE_PREDICTIVE_VALUE):
-            values = rate.of_groups(self.table, strict=True)  # (G, K)
+            values = rate.of_groups(self.known, strict=True)  # (G, K)
             ends = np.stack([values, *wilson(values, self.size(rate), confidence)])
             found |= rate.by_class(ends, classes)
         return found
 
     def metrics(self, confidence: float) -> dict[str, Interval]:
         """Every performance and gap; NaN where a group lacks the rows that it needs."""
-        values = measures(self.table)
+        values = measures(self.table, self.n_groups)
         ends = {
             "accuracy": self._accuracy(confidence),
             "balanced_accuracy": self._balanced_accuracy(confidence),
@@ -64,7 +78,7 @@ class Counted:
             is_first = gap.name == gap.family and gap.form == "difference"
             if gap.is_classification and is_first:
                 rates, sizes = self._compared(gap)
-                value = gap.of_counts(self.table, agg="worst_case", ratio=True)
+                value = gap.of_counts(self.known, agg="worst_case", ratio=True)
                 known = np.nan if np.isnan(rates).any() else float(value)
                 ends = smallest_ratio(rates, sizes, confidence)
                 found[f"{gap.name}_ratio"] = _interval(known, *ends)
@@ -82,17 +96,17 @@ class Counted:
 
     def _compared(self, gap: Gap) -> tuple[Array, Array]:
         """The rates of a gap and their numbers of rows, ``(G, P)`` each."""
-        rates = [rate.of_groups(self.table, strict=True) for rate in gap.rates]
+        rates = [rate.of_groups(self.known, strict=True) for rate in gap.rates]
         return np.concatenate(rates, -1), np.concatenate([self.size(r) for r in gap.rates], -1)
 
     def _accuracy(self, confidence: float) -> tuple[Array, Array]:
         total = self.table.sum()
         right = np.trace(self.table.sum(0)) / total
-        return wilson(right, total**2 / self.squares.sum(), confidence)
+        return wilson(right, total**2 / self._squares_of_all().sum(), confidence)
 
     def _balanced_accuracy(self, confidence: float) -> tuple[Array, Array]:
         """Each class's share of right rows has its own margins; those of a mean add in squares."""
-        whole = Counted(self.table.sum(0, keepdims=True), self.squares.sum(0, keepdims=True))
+        whole = Counted(self.table.sum(0, keepdims=True), self._squares_of_all()[None])
         recalls, sizes = whole.recalls()
         low, high = score_limits(recalls, sizes, float(norm.isf((1 - confidence) / 2)))
         n, middle = max(len(recalls), 1), recalls.sum()

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError
 from fairij.fairness.chances import Chances
-from fairij.fairness.constraints import Constraint, Graded, ScoringLoss, Signed
+from fairij.fairness.constraints import Constraint, Graded, Pair, ScoringLoss, Signed
+from fairij.fairness.groups import Groups
 
 USUAL = 0.5  # the cut-off at which models predict
 
@@ -217,7 +218,7 @@ class Decided(Constraint):
         self,
         z: Tensor,
         y: Tensor,
-        groups: Any,
+        groups: Groups | Pair,
         loss: ScoringLoss,
         temperature: float,
         *,
@@ -228,7 +229,7 @@ class Decided(Constraint):
         return self._graded(found, z, groups)
 
     def group_gradients(
-        self, z: Tensor, y: Tensor, groups: Any, loss: ScoringLoss, temperature: float
+        self, z: Tensor, y: Tensor, groups: Groups, loss: ScoringLoss, temperature: float
     ) -> list[Graded]:
         seen, truth = self._seen(z, y, groups)
         found = self.inner.group_gradients(seen, truth, groups, loss, temperature)
@@ -238,7 +239,7 @@ class Decided(Constraint):
         self,
         z: Tensor,
         y: Tensor,
-        groups: Any,
+        groups: Groups,
         loss: ScoringLoss,
         temperature: float,
         chances: Chances | None = None,
@@ -247,27 +248,29 @@ class Decided(Constraint):
         if chances is not None and self.decision.flipped:
             chances = Chances(chances.weights.flip(2), chances.observed.flip(2))
         found = self.inner.signed_gradients(seen, truth, groups, loss, temperature, chances)
-        weight = _weight_of(groups, z)
+        weight = weight_of(groups, z)
         return [(soft, hard, self.decision.pulled(slope, z, weight)) for soft, hard, slope in found]
 
     def gap(
-        self, z: Tensor, y: Tensor, groups: Any, table: Any, loss: ScoringLoss | None = None
+        self, z: Tensor, y: Tensor, groups: Groups, table: Any, loss: ScoringLoss | None = None
     ) -> Any:
         if self.inner.metric is None:  # of outputs, not of counts
             z, y = self._seen(z, y, groups)
         return self.inner.gap(z, y, groups, table, loss)
 
-    def _seen(self, z: Tensor, y: Tensor, groups: Any) -> tuple[Tensor, Tensor]:
+    def _seen(self, z: Tensor, y: Tensor, groups: Groups | Pair) -> tuple[Tensor, Tensor]:
         z = z.detach()
-        return self.decision.outputs(z, _weight_of(groups, z)), self.decision.truth(y)
+        return self.decision.outputs(z, weight_of(groups, z)), self.decision.truth(y)
 
-    def _graded(self, found: list[Graded], z: Tensor, groups: Any) -> list[Graded]:
-        weight = _weight_of(groups, z)
+    def _graded(self, found: list[Graded], z: Tensor, groups: Groups | Pair) -> list[Graded]:
+        weight = weight_of(groups, z)
         return [(gap, self.decision.pulled(slope, z, weight)) for gap, slope in found]
 
 
-def _weight_of(groups: Any, z: Tensor) -> Tensor | None:
-    return None
+def weight_of(groups: Groups | Pair, z: Tensor) -> Tensor | None:
+    """What each row counts, on the device of ``z``; None if all count alike."""
+    weight = None if isinstance(groups, Pair) else groups.weight
+    return None if weight is None else torch.as_tensor(weight, device=z.device)
 
 
 def described(first: Decision, last: Decision) -> dict[str, Any]:

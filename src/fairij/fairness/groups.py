@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from fairij.errors import InvalidInputError
 
+MISSING_GROUPS = ("error", "ignore")
+ROUNDED = 1e-3  # how far the chances of a row may sum beside one
 COLLECTED: dict[str, str] = {  # what is computed only when asked for -> how to ask
     "dask dask_expr": "compute",
     "pyspark": "toPandas",
@@ -135,41 +137,136 @@ def relative(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
 
 @dataclass(frozen=True)
 class Groups:
-    """The group of each row, as a code into ``names``."""
+    """The group of each row, as a code into ``names``, and how much the row counts.
+
+    A row whose group is not known has the code ``len(names)``. It counts for the performance, and
+    for no group. If groups are known as chances, the code is that of the likeliest one.
+    """
 
     codes: NDArray[np.int64]  # (N,)
     names: tuple[str, ...]
     absent: tuple[str, ...] = ()  # categories of the column that no row has
+    chances: NDArray[np.float64] | None = None  # (N, G), of groups that are not known for sure
+    weight: NDArray[np.float64] | None = None  # (N,) what each row counts; None: all alike
+    spare: int = 0  # 1 if there may be rows without a group
 
     def __len__(self) -> int:
         return len(self.codes)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether every row counts alike, and for one group."""
+        return self.chances is None and self.weight is None and not self.spare
+
+    @property
+    def missing(self) -> int:
+        """The number of rows whose group is not known."""
+        return int((self.codes == len(self.names)).sum())
+
+    @property
+    def known(self) -> NDArray[np.int64]:
+        """The numbers of the rows whose group is known."""
+        return np.flatnonzero(self.codes < len(self.names))
+
+    @property
+    def slots(self) -> int:
+        """The number of groups, and one more if there are rows without a group."""
+        return len(self.names) + self.spare
+
+    @property
     def sizes(self) -> NDArray[np.int64]:
-        """The number of rows of each group, ``(G,)``."""
-        return np.bincount(self.codes, minlength=len(self.names))
+        """The number of rows of each group, ``(G,)``; of chances, the number to expect."""
+        if self.chances is not None:
+            expected: NDArray[np.int64] = self.chances.sum(0).round().astype(np.int64)
+            return expected
+        return np.bincount(self.codes, minlength=len(self.names))[: len(self.names)]
+
+    def share(self, code: int) -> NDArray[Any]:
+        """Which rows are of this group, ``(N,)``, or how likely each is."""
+        return self.codes == code if self.chances is None else self.chances[:, code]
+
+    def membership(self, weight: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """What each row counts for each group, ``(N, slots)``; rows sum to their weights."""
+        member = np.zeros((len(self), self.slots))
+        member[np.arange(len(self)), self.codes] = 1.0
+        if self.chances is not None:
+            known = self.known
+            member[known, : len(self.names)] = self.chances[known]
+        for one in (weight, self.weight):
+            if one is not None:
+                member *= one[:, None]
+        return member
 
     def take(self, index: NDArray[np.int64]) -> Groups:
         """The groups of some rows; codes and names stay the same."""
-        return Groups(self.codes[index], self.names, self.absent)
+        chances, weight = (None if v is None else v[index] for v in (self.chances, self.weight))
+        return replace(self, codes=self.codes[index], chances=chances, weight=weight)
 
     def followed_by(self, others: Groups) -> Groups:
         """These rows and then others, whose groups have the same names."""
-        return Groups(np.concatenate([self.codes, others.codes]), self.names, self.absent)
+        both, size = (self, others), len(self.names)
+        chances, weight = None, None
+        if any(part.chances is not None for part in both):
+            chances = np.concatenate([replace(p, weight=None).membership()[:, :size] for p in both])
+        if any(part.weight is not None for part in both):
+            weight = np.concatenate(
+                [np.ones(len(p)) if p.weight is None else p.weight for p in both]
+            )
+        codes = np.concatenate([self.codes, others.codes])
+        spare = max(part.spare for part in both)
+        return Groups(codes, self.names, self.absent, chances, weight, spare)
 
     def coded_as(self, names: tuple[str, ...]) -> Groups:
         """The same rows with the codes of ``names``, which must have every group that occurs."""
         places = {name: code for code, name in enumerate(names)}
-        codes = np.array([places[name] for name in self.names], dtype=np.int64)
-        return Groups(codes[self.codes], names)
+        codes = np.array([*(places[name] for name in self.names), len(names)], dtype=np.int64)
+        chances = None
+        if self.chances is not None:
+            chances = np.zeros((len(self), len(names)))
+            chances[:, codes[:-1]] = self.chances
+        return Groups(codes[self.codes], names, (), chances, self.weight, self.spare)
+
+    def weighted(self, weight: NDArray[np.float64] | None) -> Groups:
+        """The same groups of rows that count by these weights, whose mean becomes one."""
+        if weight is None:
+            return self
+        return replace(self, weight=weight * (len(weight) / weight.sum()))
 
 
-def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) -> Groups:
-    """Number the groups that occur, in sorted order; of several columns, each distinct row."""
+def encode_groups(
+    sensitive_features: Any,
+    *,
+    expected_rows: int | None = None,
+    missing: str = "error",
+) -> Groups:
+    """Number the groups that occur, in sorted order; of several columns, each distinct row.
+
+    With ``missing="ignore"``, a row with a missing value in any of the columns has no group.
+    """
     if isinstance(sensitive_features, Groups):
         check_rows("sensitive_features", sensitive_features, expected_rows)
         return sensitive_features
-    frame = as_frame(sensitive_features, expected_rows=expected_rows)
+    if missing not in MISSING_GROUPS:
+        raise InvalidInputError(
+            f"`missing_groups` must be one of {list(MISSING_GROUPS)}, got {missing!r}."
+        )
+    if isinstance(sensitive_features, GroupChances):
+        return sensitive_features.groups(expected_rows, missing)
+    frame = as_frame(sensitive_features, expected_rows=expected_rows, missing=missing)
+    lost = frame.isna().any(axis=1).to_numpy()
+    if not lost.any():
+        return _numbered(frame)
+    if lost.all():
+        raise InvalidInputError(
+            "`sensitive_features` must name the group of some rows, but all are missing."
+        )
+    groups = _numbered(frame[~lost])
+    codes = np.full(len(frame), len(groups.names), dtype=np.int64)
+    codes[~lost] = groups.codes
+    return replace(groups, codes=codes, spare=1)
+
+
+def _numbered(frame: pd.DataFrame) -> Groups:
     codes = np.zeros(len(frame), dtype=np.int64)
     names: list[tuple[str, ...]] = [()]
     absent: list[str] = []
@@ -191,7 +288,9 @@ def encode_groups(sensitive_features: Any, *, expected_rows: int | None = None) 
     return Groups(codes.astype(np.int64), tuple(map(" & ".join, names)), tuple(absent))
 
 
-def as_frame(sensitive_features: Any, *, expected_rows: int | None = None) -> pd.DataFrame:
+def as_frame(
+    sensitive_features: Any, *, expected_rows: int | None = None, missing: str = "error"
+) -> pd.DataFrame:
     """The sensitive columns; raises if rows are too few or too many, or values are missing."""
     check_in_memory("sensitive_features", sensitive_features)
     frame = _columns(unwrapped(sensitive_features))
@@ -199,13 +298,14 @@ def as_frame(sensitive_features: Any, *, expected_rows: int | None = None) -> pd
     if frame.size == 0:
         raise InvalidInputError("`sensitive_features` must not be empty.")
     try:
-        missing = frame.isna().any(axis=1)
+        lost = frame.isna().any(axis=1)
     except ArithmeticError:  # a decimal that signals
         raise InvalidInputError("`sensitive_features` must hold plain numbers or text.") from None
-    if missing.any():
+    if lost.any() and missing != "ignore":
         raise InvalidInputError(
-            f"`sensitive_features` has {int(missing.sum())} missing value(s), the first in row "
-            f"{int(np.flatnonzero(missing)[0])}: drop those rows, or give them their own group."
+            f"`sensitive_features` has {int(lost.sum())} missing value(s), the first in row "
+            f"{int(np.flatnonzero(lost)[0])}: drop those rows, give them their own group, or pass "
+            "missing_groups='ignore', and they take no part in gaps."
         )
     return frame
 
@@ -224,3 +324,73 @@ def _columns(values: Any) -> pd.DataFrame:
         return pd.DataFrame(values)
     except ValueError as error:  # a dict of columns with different lengths
         raise InvalidInputError(f"`sensitive_features` is not a table: {error}.") from None
+
+
+@dataclass(frozen=True, eq=False)
+class GroupChances:
+    """Groups that are not known, but how likely each is: a column per group, rows that sum to one.
+
+    Gaps measured by such proxies are biased: by how much depends on how the chances go together
+    with labels and predictions among people who look alike to the proxy (Chen et al. 2019, Kallus
+    et al. 2022).
+
+    Parameters
+    ----------
+    table : DataFrame, dict or array of shape (N, G)
+        The chances, with the names of the groups as columns.
+    names : sequence of str, default=None
+        The names, if the table has none.
+    """
+
+    table: Any
+    names: Any = None
+
+    def __len__(self) -> int:
+        return len(_columns(self.table))
+
+    def groups(self, expected_rows: int | None, missing: str) -> Groups:
+        """The chances as `Groups`; a row with a missing value has no group, if that is allowed."""
+        check_in_memory("sensitive_features", self.table)
+        frame = _columns(unwrapped(self.table))
+        check_rows("sensitive_features", frame, expected_rows)
+        names = tuple(map(str, frame.columns if self.names is None else self.names))
+        if len(names) != frame.shape[1] or len(set(names)) != len(names) or len(names) < 2:
+            raise InvalidInputError(
+                "`sensitive_features` of chances must have at least two columns, each with a name "
+                f"of its own; got {frame.shape[1]} columns and the names {list(names)}."
+            )
+        try:
+            chances = frame.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"`sensitive_features` of chances must be numbers from 0 to 1: {error}."
+            ) from None
+        lost = np.isnan(chances).any(1)
+        if lost.any() and missing != "ignore":
+            raise InvalidInputError(
+                f"`sensitive_features` has {int(lost.sum())} row(s) with missing chances, the "
+                f"first is row {int(np.flatnonzero(lost)[0])}: drop those rows, or pass "
+                "missing_groups='ignore', and they take no part in gaps."
+            )
+        chances[lost] = 0
+        _check_chances(chances, lost)
+        codes = np.where(lost, len(names), chances.argmax(1)).astype(np.int64)
+        total = chances.sum(1, keepdims=True)
+        spare = int(lost.any())
+        return Groups(codes, names, (), chances / np.where(total > 0, total, 1), spare=spare)
+
+
+def _check_chances(chances: NDArray[np.float64], lost: NDArray[np.bool_]) -> None:
+    wrong = ~lost & ~((chances >= 0).all(1) & (np.abs(chances.sum(1) - 1) <= ROUNDED))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InvalidInputError(
+            "`sensitive_features` of chances must be at least 0 and sum to one in every row, but "
+            f"row {row} holds {chances[row].round(6).tolist()}, which sum to "
+            f"{chances[row].sum():.6g}: divide each row by its sum, if the numbers are shares."
+        )
+    if lost.all() or not (chances > 0).any(0).all():
+        raise InvalidInputError(
+            "`sensitive_features` of chances must give every group some chance in some row; leave "
+            "out columns that are all zero."
+        )

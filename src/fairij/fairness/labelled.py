@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,15 +26,24 @@ class Labelled:
     sample_weight: Array | None
 
     def counts(self, weight: Array | None) -> Array:
-        """The table of confusion counts, ``(G, C, C)``, with these weights."""
-        return confusion_counts(
+        """The table of confusion counts, ``(G, C, C)``, with these weights.
+
+        There is one more group if some rows have none.
+        """
+        count = partial(
+            confusion_counts,
             self.y_true,
             self.y_pred,
-            self.groups.codes,
-            n_groups=len(self.groups.names),
+            n_groups=self.groups.slots,
             n_classes=len(self.classes),
-            sample_weight=weight,
         )
+        codes = self.groups.codes
+        if self.groups.chances is None:
+            return count(codes, sample_weight=weight)
+        # each row counts for several groups
+        parts = enumerate(self.groups.membership(weight).T)
+        tables = [count(np.full_like(codes, code), sample_weight=own) for code, own in parts]
+        return np.sum(tables, axis=0)
 
     @property
     def table(self) -> Array:
@@ -42,18 +52,47 @@ class Labelled:
     @property
     def counted(self) -> Counted:
         """The tables that rates, gaps and their intervals follow from."""
-        table, weight = self.table, self.sample_weight
-        return Counted(table, table if weight is None else self.counts(weight**2))
+        table, weight, groups = self.table, self.sample_weight, self.groups
+        known = len(groups.names)
+        if groups.chances is None:
+            return Counted(table, table if weight is None else self.counts(weight**2), known)
+        squared = None if weight is None else weight**2
+        of_groups = replace(self, groups=replace(groups, chances=groups.chances**2))
+        return Counted(table, of_groups.counts(squared), known, self.counts(squared).sum(0))
+
+    def about(self, pos_label: Any) -> Labelled:
+        """The same with this label as the favourable one: the second of two."""
+        if pos_label is None:
+            return self
+        names = [str(name) for name in self.classes.tolist()]
+        if len(names) != 2 or np.ndim(pos_label) or str(pos_label) not in names:
+            raise InvalidInputError(
+                "`pos_label` must be one of two labels that rows have; got "
+                f"{pos_label!r}, and labels {self.classes.tolist()[:8]}."
+            )
+        if str(pos_label) == names[1]:
+            return self
+        truth, predicted, classes = 1 - self.y_true, 1 - self.y_pred, self.classes[::-1]
+        return replace(self, y_true=truth, y_pred=predicted, classes=classes)
 
 
 def label(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    missing_groups: str = "error",
 ) -> Labelled:
     """Check and encode what every classification metric takes."""
     truth = vector("y_true", y_true)
     predicted = vector("y_pred", y_pred, len(truth))
-    groups = encode_groups(sensitive_features, expected_rows=len(truth))
-    weight = weights(sample_weight, len(truth))
+    n = len(truth)
+    groups = encode_groups(sensitive_features, expected_rows=n, missing=missing_groups)
+    weight = weights(sample_weight, n)
+    if groups.weight is not None:
+        weight = groups.weight if weight is None else weight * groups.weight
+        groups = replace(groups, weight=None)
     if predicted.dtype.kind == "f" and not np.isin(predicted, truth).all():
         wrong = predicted[predicted != predicted.round()][:1]
         if len(wrong):

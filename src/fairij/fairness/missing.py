@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fairij.fairness.groups import Groups
 from fairij.fairness.rates import AUDITED_RATES, GAPS, Array, Rate
 
 MOST_TOLD = 8  # sentences, or cells in one
@@ -80,6 +81,23 @@ def small_cells(
             if 0 < n < SMALL_CELL
         ]
     return _few(found)
+
+
+def without_group(groups: Groups) -> tuple[str, ...]:
+    """A sentence on rows without a group, and one on groups that are chances."""
+    told = []
+    if groups.missing:
+        told.append(
+            f"{groups.missing:,} of {len(groups):,} rows have no group. They count for the "
+            "accuracy and take no part in rates of groups and gaps. If groups are missing more "
+            "often for some people than for others, these figures are biased."
+        )
+    if groups.chances is not None:
+        told.append(
+            "Groups are known as chances only. Gaps that are measured by such proxies are biased "
+            "(Chen et al. 2019, Kallus et al. 2022), and intervals do not show it."
+        )
+    return tuple(told)
 
 
 def small_groups(sizes: Sequence[int], groups: Sequence[str]) -> tuple[str, ...]:

@@ -59,6 +59,7 @@ class Patterns:
     times: NDArray[np.int64]  # (U,)
     n_groups: int
     n_classes: int
+    weight: Array | None = None  # (U,) what each of the rows counts; None: all alike
 
     @classmethod
     def of(
@@ -69,15 +70,27 @@ class Patterns:
         *,
         n_groups: int,
         n_classes: int,
+        weight: Array | None = None,  # (N,)
     ) -> Patterns:
         cells = (codes * n_classes + y).astype("<i8")
-        keys = np.column_stack([cells.view(np.uint8).reshape(-1, 8), predictions.T])
+        parts = [cells] if weight is None else [cells, weight.astype("<f8")]
+        own = [part.view(np.uint8).reshape(-1, 8) for part in parts]
+        keys = np.column_stack([*own, predictions.T])
         keys = np.ascontiguousarray(keys)  # (N, 8 + K) bytes, each row compared as a whole
         whole = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()
         _, first, times = np.unique(whole, return_index=True, return_counts=True)
         order = np.argsort(cells[first], kind="stable")
         first, times = first[order], times[order]
-        return cls(predictions.T[first], cells[first], times, n_groups, n_classes)
+        counted = None if weight is None else weight[first]
+        return cls(predictions.T[first], cells[first], times, n_groups, n_classes, counted)
+
+    @property
+    def worth(self) -> int:
+        """How many rows of equal weight these are worth: ``(sum w)^2 / sum w^2`` (Kish)."""
+        if self.weight is None:
+            return int(self.times.sum())
+        total = float(self.times @ self.weight)
+        return max(1, round(total**2 / float(self.times @ self.weight**2)))
 
     def resampled(self, rng: np.random.Generator, size: int) -> Array:
         """How often each pattern occurs in resamples of all rows, ``(R, U)``."""
@@ -86,6 +99,7 @@ class Patterns:
 
     def tables(self, times: Array) -> Array:
         """Confusion counts of all candidates, ``(R, K, G, C, C)``, for times ``(R, U)``."""
+        times = times if self.weight is None else times * self.weight
         size = self.n_groups * self.n_classes
         ends = np.searchsorted(self.cells, np.arange(size + 1))
         found = np.zeros((len(times), self.predictions.shape[1], size, self.n_classes))
@@ -143,8 +157,8 @@ class Choice:
 
     def _measured(self, table: Array, times: int, rng: np.random.Generator) -> Array:
         """Gaps of a candidate with counts ``(G, C, C)`` on resamples, and on resamples of them."""
-        rows, shape = int(table.sum()), (times, *table.shape)
-        shares = with_less_noise(table, self.metric, rng).ravel()
+        rows, shape = self.patterns.worth, (times, *table.shape)
+        shares = with_less_noise(table, self.metric, rng, rows=rows).ravel()
         one = rng.multinomial(rows, shares, size=times)
         two = rng.multinomial(rows, rng.multinomial(rows, shares, size=times) / rows)
         return np.stack([_defined(self.metric(draws.reshape(shape) * 1.0)) for draws in (one, two)])
@@ -162,16 +176,22 @@ class Choice:
 
 
 def with_less_noise(
-    table: Array, metric: Callable[[Array], Array], rng: np.random.Generator, draws: int = 200
+    table: Array,
+    metric: Callable[[Array], Array],
+    rng: np.random.Generator,
+    draws: int = 200,
+    *,
+    rows: int | None = None,
 ) -> Array:
     """Shares of the counts ``(G, C, C)``, its groups more alike by as much as noise parts them.
 
+    ``rows``: how many rows of equal weight the counts are worth, if that is not their sum.
     Resampling moves the mean gap up from ``gap`` by some bias. Each group becomes ``1 - bias /
     gap`` of itself and the rest of all groups together, which takes about the bias off the gap.
     """
-    rows, gap = table.sum(), float(metric(table))
-    shares = table / rows
-    drawn = rng.multinomial(int(rows), shares.ravel(), size=draws).reshape(draws, *table.shape)
+    rows, gap = int(table.sum()) if rows is None else rows, float(metric(table))
+    shares = table / table.sum()
+    drawn = rng.multinomial(rows, shares.ravel(), size=draws).reshape(draws, *table.shape)
     gaps = metric(drawn.astype(np.float64))
     gaps = gaps[np.isfinite(gaps)]
     if not len(gaps) or not gap > 0:

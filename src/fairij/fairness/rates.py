@@ -95,8 +95,7 @@ def ratio_of(part: NDArray[Any], whole: NDArray[Any], *, empty: float) -> Array:
 
 def group_means(values: Array, groups: Any, weight: Array | None = None) -> Array:
     """The mean of ``values (..., N)`` in each group, ``(..., G)``; NaN for a group without rows."""
-    member = np.zeros((len(groups), len(groups.names)))
-    member[np.arange(len(groups)), groups.codes] = 1.0 if weight is None else weight
+    member = groups.membership(weight)[:, : len(groups.names)]
     return ratio_of(values @ member, member.sum(0), empty=np.nan)
 
 
@@ -448,10 +447,14 @@ GAPS: dict[str, Gap] = {
 UNCOUNTED = {"worst_group_loss": ("mean losses, as in training", "max_g E[loss given g]")}
 
 
-def measures(counts: Array) -> dict[str, Array]:
-    """Every performance and strict gap of counts, by name. Each rate is computed once."""
+def measures(counts: Array, groups: int | None = None) -> dict[str, Array]:
+    """Every performance and strict gap of counts, by name. Each rate is computed once.
+
+    Only the first ``groups`` groups are compared; None: all of them.
+    """
+    known = counts[..., :groups, :, :]
     gaps = {gap.metric_name: gap for gap in GAPS.values() if gap.is_classification}
-    ends = {rate: _strict_ends(rate, counts) for gap in gaps.values() for rate in gap.rates}
+    ends = {rate: _strict_ends(rate, known) for gap in gaps.values() for rate in gap.rates}
     asked = {(gap.form, rate) for gap in gaps.values() for rate in gap.rates}
     compared = {(form, rate): FORMS[form](*ends[rate]) for form, rate in asked}
     found = performances(counts)

@@ -82,14 +82,48 @@ class Scored:
 
 def scored(chances: Tensor, y: Tensor, groups: Groups) -> Scored:
     """Measure the chances ``(S, N)`` of the positive class, or ``(S, N, C)`` of all classes."""
-    cells = chances[0].numel() + 2 * LEVELS * len(groups.names)
-    codes = torch.as_tensor(groups.codes, device=chances.device)
+    cells = chances[0].numel() + 2 * LEVELS * groups.slots
+    rows = Rows.of(groups, chances.device)
     of_some = _of_one if chances.ndim == 2 else _of_several
     parts = [
-        of_some(some.detach().clamp(SMALLEST, 1 - SMALLEST), y.long(), codes, len(groups.names))
+        of_some(some.detach().clamp(SMALLEST, 1 - SMALLEST), y.long(), rows)
         for some in chances.split(max(1, AT_ONCE // cells))
     ]
     return Scored(len(y), *map(np.concatenate, zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The group of each row, and what it counts."""
+
+    codes: Tensor  # (N,)
+    slots: int  # groups, and one more if some rows have none
+    weight: Tensor | None  # (N,)
+    member: Tensor | None  # (N, slots), if groups are known as chances
+
+    @classmethod
+    def of(cls, groups: Groups, device: torch.device) -> Rows:
+        codes, weight = torch.as_tensor(groups.codes, device=device), None
+        if groups.weight is not None:
+            weight = torch.as_tensor(groups.weight, device=device)
+        if groups.chances is None:
+            return cls(codes, groups.slots, weight, None)
+        member = torch.as_tensor(groups.membership(), device=device)
+        return cls(codes, groups.slots, weight, member)
+
+    def mean(self, values: Tensor) -> Array:
+        """The mean over rows of values ``(S, N)``."""
+        if self.weight is None:
+            return _numbers(values.mean(1, dtype=torch.float64))
+        return _numbers(values.double() @ (self.weight / self.weight.sum()))
+
+    def counted(self, odds: Tensor, kinds: Tensor) -> Array:
+        """How much lies at each level of log odds in each group and kind, (S, slots, 2, LEVELS)."""
+        if self.member is None:
+            found = _counted(odds, self.codes * 2 + kinds, 2 * self.slots, self.weight)
+            return found.reshape(len(odds), self.slots, 2, LEVELS)
+        parts = [_counted(odds, kinds, 2, of_group) for of_group in self.member.T]
+        return np.stack(parts, 1)
 
 
 def calibration_error(bins: Array) -> Array:
@@ -101,29 +135,32 @@ def calibration_error(bins: Array) -> Array:
     return ratio_of(apart, bins[..., 0].sum(-1), empty=np.nan)
 
 
-def _of_one(p: Tensor, y: Tensor, codes: Tensor, n_groups: int) -> tuple[Array, ...]:
+def _of_one(p: Tensor, y: Tensor, rows: Rows) -> tuple[Array, ...]:
     """Two classes: ``p`` is the chance of the positive one, ``(S, N)``."""
     hit, against = y.to(p), torch.log1p(-p)
     odds = torch.log(p).sub_(against)
-    total = (odds * hit).add_(against).sum(1, dtype=torch.float64)
-    brier = (p - hit).square_().mean(1, dtype=torch.float64)
-    counts = _counted(odds, codes * 2 + y, 2 * n_groups)
-    counts = counts.reshape(len(p), n_groups, 2, LEVELS)
-    return _auc(counts.sum(1)), _numbers(-total / len(y)), _numbers(brier), _binned(counts)
+    log_loss = (odds * hit).add_(against)
+    if rows.weight is None:
+        total = _numbers(-log_loss.sum(1, dtype=torch.float64) / len(y))
+    else:
+        total = -rows.mean(log_loss)
+    brier, counts = rows.mean((p - hit).square_()), rows.counted(odds, y)
+    return _auc(counts.sum(1)), total, brier, _binned(counts)
 
 
-def _of_several(p: Tensor, y: Tensor, codes: Tensor, n_groups: int) -> tuple[Array, ...]:
+def _of_several(p: Tensor, y: Tensor, rows: Rows) -> tuple[Array, ...]:
     """Several classes: ``p`` are the chances of all of them, ``(S, N, C)``."""
     right = p.gather(2, y.expand(p.shape[:2])[..., None])[..., 0]
     odds = torch.log(p) - torch.log1p(-p)
-    each = [_auc(_counted(odds[..., c], (y == c).long(), 2)) for c in range(p.shape[2])]
+    each = [
+        _auc(_counted(odds[..., c], (y == c).long(), 2, rows.weight)) for c in range(p.shape[2])
+    ]
     defined = [auc for auc in each if not np.isnan(auc).all()]
     auc = np.mean(defined, axis=0) if defined else np.full(len(p), np.nan)
-    brier = (p.square().sum(2) - 2 * right + 1).mean(1, dtype=torch.float64)
+    brier = rows.mean(p.square().sum(2) - 2 * right + 1)
     surest, predicted = odds.max(2)
-    counts = _counted(surest, codes * 2 + (predicted == y), 2 * n_groups)
-    bins = _binned(counts.reshape(len(p), n_groups, 2, LEVELS))
-    return auc, _numbers(-right.log().mean(1, dtype=torch.float64)), _numbers(brier), bins
+    bins = _binned(rows.counted(surest, (predicted == y).long()))
+    return auc, rows.mean(-right.log()), brier, bins
 
 
 def _numbers(values: Tensor) -> Array:
@@ -131,13 +168,15 @@ def _numbers(values: Tensor) -> Array:
     return found
 
 
-def _counted(odds: Tensor, kinds: Tensor, n_kinds: int) -> Array:
+def _counted(odds: Tensor, kinds: Tensor, n_kinds: int, weight: Tensor | None = None) -> Array:
     """How many rows of each kind lie at each level of the log odds, ``(S, kinds, LEVELS)``."""
     level = (odds + REACH).mul_(LEVELS / (2 * REACH)).clamp_(0, LEVELS - 1).int()
     size = n_kinds * LEVELS
     start = size * torch.arange(len(odds), dtype=torch.int32, device=odds.device)[:, None]
     cells = level.add_((kinds * LEVELS).int()).add_(start).flatten()
-    return _numbers(torch.bincount(cells, minlength=size * len(odds))).reshape(-1, n_kinds, LEVELS)
+    times = None if weight is None else weight.repeat(len(odds))
+    found = torch.bincount(cells, times, minlength=size * len(odds))
+    return _numbers(found).reshape(-1, n_kinds, LEVELS)
 
 
 def _auc(counts: Array) -> Array:

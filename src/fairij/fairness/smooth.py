@@ -112,7 +112,17 @@ def _from_largest(form: Form, columns: Tensor, groups: Tensor, weights: Tensor |
 
 
 def _means(columns: Tensor, groups: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The mean of each column in each group that occurs, ``(G, K)``, and the groups' sizes."""
+    """The mean of each column in each group that occurs, ``(G, K)``, and the groups' sizes.
+
+    Groups are codes ``(N,)``, or how much each row counts for each of them, ``(N, G)``.
+    """
+    if groups.ndim == 2:
+        sizes = groups.sum(0)
+        member, sizes = groups[:, sizes > 0].to(columns), sizes[sizes > 0]
+        if weights is None:
+            return (member.T @ columns) / sizes[:, None].to(columns), sizes
+        least = torch.finfo(weights.dtype).tiny
+        return member.T @ (columns * weights) / (member.T @ weights).clamp_min(least), sizes
     present, codes = torch.unique(groups, return_inverse=True)
     sizes = torch.bincount(codes, minlength=len(present))
 

@@ -12,23 +12,39 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from fairij.fairness.rates import Gap, group_means, ratio_of
+from fairij.fairness.rates import Gap, Rate, group_means, ratio_of
 
 Array = NDArray[np.float64]
 
 
-def of_counts(gap: Gap, counts: Array) -> dict[str, Array]:
-    """``gap_error`` and ``gap_p`` of tables of counts ``(..., G, C, C)``; see `_told`."""
+def of_counts(gap: Gap, counts: Array, squares: Array | None = None) -> dict[str, Array]:
+    """``gap_error`` and ``gap_p`` of tables of counts ``(..., G, C, C)``; see `_told`.
+
+    ``squares`` (G, C, C): the sums of squared weights, if counts are sums of weights. A rate is
+    then worth ``(sum w)^2 / sum w^2`` rows (Kish).
+    """
     rates = [rate.of_groups(counts) for rate in gap.rates]  # (..., G, K) each
-    sizes = [np.broadcast_to(rate.rows(counts), rate.of_groups(counts).shape) for rate in gap.rates]
+    sizes = [
+        np.broadcast_to(_worth(rate, counts, squares), values.shape)
+        for rate, values in zip(gap.rates, rates, strict=True)
+    ]
     values, size = (np.concatenate(parts, -1) for parts in (rates, sizes))
     # two more successes and failures (Agresti and Coull), as a rate of 0 or 1 is not sure either
     smooth = (values * size + 2) / (size + 4)
     return _told(gap, values, smooth * (1 - smooth) / (size + 4), size)
 
 
+def _worth(rate: Rate, counts: Array, squares: Array | None) -> Array:
+    """How many rows of equal weight the rate of each group is worth."""
+    rows = rate.rows(counts)
+    return rows if squares is None else ratio_of(rows**2, rate.rows(squares), empty=0)
+
+
 def of_means(gap: Gap, predicted: Array, y: Array, groups: Any) -> dict[str, Array]:
     """The same in regression, of predictions ``(..., N)``."""
+    if groups.missing:
+        some = groups.known
+        predicted, y, groups = predicted[..., some], y[some], groups.take(some)
     means, variances = [], []
     for rate in gap.rates:
         values = rate.values(predicted, y)

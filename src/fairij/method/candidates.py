@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairij.errors import InvalidInputError
 from fairij.fairness.constraints import Constraint
-from fairij.fairness.decisions import OWN, Decision
+from fairij.fairness.decisions import OWN, Decision, weight_of
 from fairij.fairness.groups import Groups
 from fairij.fairness.rates import PERFORMANCES, group_means
 from fairij.fairness.scores import OF_SCORES, scored
@@ -117,13 +118,14 @@ class Judge:
             z = z.nan_to_num(0.0, 0.0, 0.0)  # a candidate that diverged gets no value from these
         if not self.loss.is_classification:
             return self._of_numbers(z, finite)
-        predicted = self.loss.predict(self.decision.outputs(z))
+        predicted = self.loss.predict(self.decision.outputs(z, weight_of(self.groups, z)))
         of_scores = scored(self.loss.scores(z), self.y, self.groups)
         counted = Counts(self._table(predicted), finite, of_scores)
         self._record(predicted, finite, keys)
         if self.counted is not None:
-            self.counted.append(replace(counted, table=counted.table.astype(np.int32)))
-        return self.measures(counted, self._gap(z, counted.table))
+            whole = np.int32 if self.groups.is_plain else np.float64
+            self.counted.append(replace(counted, table=counted.table.astype(whole)))
+        return self.measures(counted, self._gap(z, counted.table[:, : len(self.groups.names)]))
 
     def _record(self, predicted: Tensor, finite: NDArray[np.bool_], keys: Sequence[Key]) -> None:
         if self.recorded is None:
@@ -133,16 +135,43 @@ class Judge:
             if sound:
                 self.recorded[key] = labels
 
-    def measures(self, counted: Counts, gap: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    def measures(
+        self,
+        counted: Counts,
+        gap: NDArray[np.float64],
+        squares: NDArray[np.float64] | None = None,  # of all folds, if counts are theirs
+    ) -> dict[str, NDArray[Any]]:
         """The columns of the table for edits with these counts and gaps."""
         finite, names = counted.finite, self.groups.names
-        of_labels = columns_of(counted.table, names, self.constraint.uncertainty)
+        uncertainty, squares = (
+            self.constraint.uncertainty,
+            self.squares if squares is None else squares,
+        )
+        if uncertainty is not None and squares is not None:
+            uncertainty = partial(uncertainty, squares=squares)
+        of_labels = columns_of(counted.table, names, uncertainty)
         worst = {name: np.where(finite, of_labels[name], 0.0) for name in PERFORMANCES}
         of_scores = counted.scored.measures(self.groups)
         return _gaps(gap, finite) | _known(of_labels | of_scores, finite) | worst
 
+    @cached_property
+    def squares(self) -> NDArray[np.float64] | None:
+        """Sums of squared weights by group and label, ``(G, C, C)``; None if all count alike."""
+        if self._member is None:
+            return None
+        squares = np.zeros((len(self.groups.names), self.n_classes, self.n_classes))
+        for label in range(self.n_classes):
+            own = self._member[self.truth == label].square().sum(0).cpu().numpy()
+            squares[:, label, 0] = own[: len(self.groups.names)]
+        return squares
+
     def _of_numbers(self, z: Tensor, finite: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
         """The columns in regression."""
+        if self._member is not None:
+            raise InvalidInputError(
+                "`sample_weight_val` and chances of groups must be left out, because this model "
+                "predicts numbers: they are for classification."
+            )
         error = ((z - self.y) ** 2).mean(-1).double()
         r2 = 1 - (error / self.y.var(correction=0).double()).cpu().numpy()
         return (
@@ -165,8 +194,10 @@ class Judge:
 
     def _table(self, predicted: Tensor) -> NDArray[np.float64]:
         """Confusion counts ``(S, G, C, C)``, counted on the device of the outputs."""
-        shape = (len(self.groups.names), self.n_classes, self.n_classes)
+        shape = (self.groups.slots, self.n_classes, self.n_classes)
         size = math.prod(shape)
+        if self._member is not None:
+            return self._weighted(predicted)
         edits = max(1, AT_ONCE // predicted.shape[1])  # several: on a GPU each count waits
         counted = []
         for some in predicted.split(edits):
@@ -174,6 +205,27 @@ class Judge:
             cells = (self._cells + some + offset).flatten()
             counted.append(torch.bincount(cells, minlength=size * len(some)))
         return torch.cat(counted).cpu().numpy().astype(np.float64).reshape(-1, *shape)
+
+    def _weighted(self, predicted: Tensor) -> NDArray[np.float64]:
+        """The same, of rows that count by weights, some for several groups."""
+        assert self._member is not None
+        found = predicted.new_zeros(
+            (len(predicted), self._member.shape[1], self.n_classes, self.n_classes),
+            dtype=torch.float64,
+        )
+        for truth in range(self.n_classes):
+            own = torch.nonzero(self.truth == truth)[:, 0]
+            for label in range(self.n_classes):
+                hits = (predicted[:, own] == label).double()
+                found[:, :, truth, label] = hits @ self._member[own]
+        return found.cpu().numpy()
+
+    @cached_property
+    def _member(self) -> Tensor | None:
+        """What each row counts for each group, ``(N, slots)``; None if each counts one for one."""
+        if self.groups.chances is None and self.groups.weight is None:
+            return None
+        return torch.as_tensor(self.groups.membership(), device=self.y.device)
 
     @cached_property
     def _cells(self) -> Tensor:
@@ -236,7 +288,7 @@ def judged_candidates(
     return Candidates(pd.DataFrame(columns), counted, moves, estimated)
 
 
-def pooled_table(parts: Sequence[Candidates], judge: Judge) -> pd.DataFrame:
+def pooled_table(parts: Sequence[Candidates], judges: Sequence[Judge]) -> pd.DataFrame:
     """The candidates that all folds have, each judged on the rows of all folds.
 
     One gap of all rows depends far less on chance than the mean of the folds' gaps, which is taken
@@ -253,8 +305,12 @@ def pooled_table(parts: Sequence[Candidates], judge: Judge) -> pd.DataFrame:
     if not folds:
         return pd.concat(rows).groupby(keys).mean().reset_index()
     pooled = Counts.pooled(folds, [some.index.to_numpy() for some in rows])
+    judge = judges[0]
     assert judge.constraint.metric is not None  # as the gap is one of counts
-    columns = judge.measures(pooled, judge.constraint.metric(pooled.table))
+    known = pooled.table[:, : len(judge.groups.names)]
+    squares = [one.squares for one in judges if one.squares is not None]
+    gaps = judge.constraint.metric(known)
+    columns = judge.measures(pooled, gaps, np.sum(squares, axis=0) if squares else None)
     columns["solve_error"] = np.max([some["solve_error"].to_numpy() for some in rows], axis=0)
     return pd.DataFrame(columns, index=shared).reset_index()
 

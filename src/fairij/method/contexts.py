@@ -13,7 +13,7 @@ from fairij.fairness.chances import Chances
 from fairij.method.curvature import make_curvature
 from fairij.method.fairness_rows import FairnessRows
 from fairij.method.group_model import chances_of
-from fairij.method.objective import Objective, normalised_weights
+from fairij.method.objective import Objective, as_tensor, normalised_weights
 from fairij.method.preparation import Settings
 from fairij.method.search.base import Posed, SearchContext, SignedAt, SignedGaps
 from fairij.method.types import Ranking
@@ -67,7 +67,7 @@ class Contexts:
         s, o = self.settings, self.objective
         if loss_on == "validation":
             seen = rows.validation
-            mean = normalised_weights(None, len(seen.y), o.theta)
+            mean = normalised_weights(as_tensor(seen.groups.weight), len(seen.y), o.theta)
             o = Objective(fitted(), seen.y, o.loss, mean, o.theta, o.l2)
         if not chances:
             return o, self._signed_at(rows, fitted, loss_on)

@@ -46,13 +46,17 @@ def columns_of(
     names: Sequence[str],
     uncertainty: Callable[..., dict[str, NDArray[np.float64]]] | None,
 ) -> dict[str, NDArray[np.float64]]:
-    """What counts ``(..., G, C, C)`` say of each edit besides its gap, as columns ``(...)``."""
+    """What counts ``(..., G, C, C)`` say of each edit besides its gap, as columns ``(...)``.
+
+    There may be one more group than ``names``, of rows whose group is not known.
+    """
+    known = table[..., : len(names), :, :]
     unknown = np.full(table.shape[:-3], np.nan)
     sure = {"gap_error": unknown, "gap_p": unknown}
     if uncertainty is not None:
-        sure = uncertainty(table)
+        sure = uncertainty(known)
     by_label = performances(table) | {"rarest_class": rarest_class(table)}
-    return sure | by_label | by_group(rates_by_name(table), names)
+    return sure | by_label | by_group(rates_by_name(known), names)
 
 
 def by_group(

@@ -27,7 +27,7 @@ from fairij.method.influence import (
     most_harmful,
     nested_gradients,
 )
-from fairij.method.objective import Objective, normalised_weights
+from fairij.method.objective import Objective, as_tensor, normalised_weights
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.results import diagnose, drift_notices, scale_notices, unsolved_notices
 from fairij.method.run import Progress, timed
@@ -75,6 +75,7 @@ class Engine:
             outcome.patterns = self._patterns(judges[0], table)
             if outcome.patterns is not None:
                 outcome.of_scores = judges[0].of_scores(table)
+                outcome.squares = judges[0].squares
         if not self.settings.search.drops and self.settings.validation != "cross_fit":
             outcome.moves = self._all_moves(table, trials)
         return outcome
@@ -110,7 +111,7 @@ class Engine:
                 )
             loss_gradient = None
             if s.drop == "loss_aware":
-                mean = normalised_weights(None, len(rows.y), o.theta)
+                mean = normalised_weights(as_tensor(rows.groups.weight), len(rows.y), o.theta)
                 on_loss = Objective(model, rows.y, self.loss, mean, o.theta, 0 * o.l2)
                 loss_gradient = on_loss.gradient
         return Target(on, gaps, gradients, loss_gradient)
@@ -168,6 +169,7 @@ class Engine:
             and s.validation != "cross_fit"
             and self.n_classes < 256
             and len(rows.y) <= MOST_ROWS
+            and rows.groups.chances is None
         )
         return Judge(
             self.editable.evaluator(rows.X),
@@ -198,7 +200,7 @@ class Engine:
             ]
         said = [notice for context in contexts for notice in context.notices]
         self.notices += [notice for notice in dict.fromkeys(said) if notice not in self.notices]
-        table = pooled_table(found, judges[0])
+        table = pooled_table(found, judges)
         return Trial(inverse, rankings, table, found[0].moves, found[0].estimated)
 
     def _solve(self, inverse: Inverse, dropped: Tensor) -> Solution:
@@ -294,8 +296,9 @@ class Engine:
         labels = judge.labels(table)
         if labels is None:
             return None
-        y, codes, groups = judge.truth.cpu().numpy(), judge.groups.codes, judge.groups.names
-        return Patterns.of(labels, y, codes, n_groups=len(groups), n_classes=self.n_classes)
+        y, groups = judge.truth.cpu().numpy(), judge.groups
+        sizes = {"n_groups": groups.slots, "n_classes": self.n_classes}
+        return Patterns.of(labels, y, groups.codes, weight=groups.weight, **sizes)
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:

@@ -21,6 +21,7 @@ from fairij.data.rows import is_streamed, processes
 from fairij.errors import InvalidInputError
 from fairij.fairness.chances import Chances, observed_weights
 from fairij.fairness.constraints import Constraint
+from fairij.fairness.groups import Groups
 from fairij.method.fairness_rows import FairnessRows
 from fairij.method.types import FOLDS, assigned
 from fairij.models.losses import Loss
@@ -57,24 +58,47 @@ def chances_of(
     of_label = torch.stack([1 - of_label, of_label], 1) if of_label.ndim == 1 else of_label
     n_groups, n_classes = len(seen.groups.names), of_label.shape[1]
     given = range(n_classes) if _asks_for_labels(constraint) else (None,)
+    if seen.groups.chances is not None:
+        return _as_given(seen.groups, of_label, y)
     tables = [seen.X] if known is None else [seen.X, known.X]
     design = encoded(tables)
     labels, groups = y.cpu().numpy(), codes.cpu().numpy()
-    if known is not None:
+    observed = _observed(seen.groups, y, n_classes)
+    if known is not None and known.groups.is_plain:
         y_known, s_known = known.y.long().cpu().numpy(), known.groups.codes.astype(np.int64)
         if _has_all(y_known, s_known, labels, groups):
             mine, others = design[: len(labels)], design[len(labels) :]
             of_group = [_learned(others, s_known, y_known, c, mine, n_groups) for c in given]
-            return _joint(of_group, of_label, observed_weights(y, codes, n_groups, n_classes))
-        design = design[: len(labels)]
+            return _joint(of_group, of_label, observed, seen.groups)
+    design = design[: len(labels)]
     fold = assigned(groups * n_classes + labels, FOLDS, seed)
     of_group = [np.zeros((len(labels), n_groups)) for _ in given]
     for part in range(fold.max() + 1):
-        own, rest = fold == part, fold != part
+        own, rest = fold == part, (fold != part) & (groups < n_groups)
         for found, c in zip(of_group, given, strict=True):
             learned = (design[rest], groups[rest], labels[rest], c, design[own], n_groups)
             found[own] = _learned(*learned)
-    return _joint(of_group, of_label, observed_weights(y, codes, n_groups, n_classes))
+    return _joint(of_group, of_label, observed, seen.groups)
+
+
+def _observed(groups: Groups, y: Tensor, n_classes: int) -> Tensor:
+    """What each row counts for each group with its own label, ``(N, G, C)``."""
+    codes = torch.as_tensor(groups.codes, device=y.device).long()
+    found = observed_weights(y, codes, groups.slots, n_classes)[:, : len(groups.names)]
+    return found if groups.weight is None else found * _column(groups, y)
+
+
+def _as_given(groups: Groups, of_label: Tensor, y: Tensor) -> Chances:
+    """Chances of groups that the user gave, and the model's chances of labels."""
+    member = torch.as_tensor(groups.membership()[:, : len(groups.names)], device=y.device)
+    own = torch.nn.functional.one_hot(y, of_label.shape[1]).to(member)
+    return Chances(member[:, :, None] * of_label[:, None], member[:, :, None] * own[:, None])
+
+
+def _column(groups: Groups, like: Tensor) -> Tensor:
+    """What each row counts, ``(N, 1, 1)``: nothing, if it has no group."""
+    member = groups.membership()[:, : len(groups.names)].sum(1)
+    return torch.as_tensor(member, device=like.device)[:, None, None]
 
 
 def _asks_for_labels(constraint: Constraint) -> bool:
@@ -87,10 +111,11 @@ def _has_all(y: Codes, s: Codes, y_seen: Codes, s_seen: Codes) -> bool:
     return set(zip(s_seen, y_seen, strict=True)) <= set(zip(s, y, strict=True))
 
 
-def _joint(of_group: list[Array], of_label: Tensor, observed: Tensor) -> Chances:
+def _joint(of_group: list[Array], of_label: Tensor, observed: Tensor, rows: Groups) -> Chances:
     """``P(g | x, c) P(c | x)``; with one entry, ``P(g | x)`` for every label."""
     groups = torch.as_tensor(np.stack(of_group, 2), device=of_label.device)  # (N, G, C or 1)
-    return Chances(groups * of_label[:, None, :], observed)
+    found = groups * of_label[:, None, :]
+    return Chances(found if rows.is_plain else found * _column(rows, found), observed)
 
 
 def _learned(X: Any, s: Codes, y: Codes, label: int | None, X_new: Any, n_groups: int) -> Array:

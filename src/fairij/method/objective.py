@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.data.row_vectors import blocks, by_blocks
@@ -62,6 +64,11 @@ class Objective:
 def scale_rows(values: Tensor, weights: Tensor) -> Tensor:
     """``weights[n] * values[n]`` for values of shape ``(N,)`` or ``(N, C)``."""
     return values * weights.view(-1, *[1] * (values.ndim - 1))
+
+
+def as_tensor(weight: NDArray[np.float64] | None) -> Tensor | None:
+    """Weights of rows as a tensor, if there are any."""
+    return None if weight is None else torch.as_tensor(weight)
 
 
 def normalised_weights(sample_weight: Tensor | None, rows: int, like: Tensor) -> Tensor:

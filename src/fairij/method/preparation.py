@@ -27,10 +27,11 @@ from fairij.data.rows import speaking_of
 from fairij.errors import InvalidInputError, Notice
 from fairij.fairness.constraints import CONSTRAINTS, Constraint, check_sizes, get_constraint
 from fairij.fairness.decisions import OWN, Decided, Decision, Threshold, check_threshold
+from fairij.fairness.missing import without_group
 from fairij.fairness.names import said
 from fairij.method.curvature import CURVATURES
 from fairij.method.fairness_rows import GroupedRows
-from fairij.method.objective import Objective, normalised_weights
+from fairij.method.objective import Objective, as_tensor, normalised_weights
 from fairij.method.search import SEARCHES
 from fairij.method.search.base import Search, SearchDefaults
 from fairij.method.selection import (
@@ -219,6 +220,7 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
     notices = [*doubts(labels, z_val, decision, confirmed=confirmed), *map(Notice, caveats)]
     if not decision.is_own:
         notices.append(Notice(OWN_CUT_OFF))
+    notices += map(Notice, without_group(data.groups))
     notices += [Notice(text) for text in [said(settings.asked_constraint)] if text]
     validation, held = GroupedRows(data.X_val, labels.validation, data.groups, model_val), None
     if settings.holdout_fraction != 0:
@@ -232,7 +234,8 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
     compared = (settings.constraint, truth.cpu().numpy(), ordered, validation.groups)
     predicted = None
     if len(labels.classes):
-        predicted = labels.loss.predict(decision.outputs(z_val)).cpu().numpy()
+        weights = as_tensor(validation.groups.weight)
+        predicted = labels.loss.predict(decision.outputs(z_val, weights)).cpu().numpy()
     notices += check_sizes(*compared, settings.selection.target, predicted)
     training = None
     if data.train_groups is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from fairij.data.row_vectors import by_blocks
 from fairij.errors import Notice, NotStationaryWarning, SmallGroupWarning
 from fairij.fairness import Audit, audit, audit_regression
-from fairij.fairness.decisions import Decision
+from fairij.fairness.decisions import Decision, weight_of
 from fairij.fairness.optimism import Choice
 from fairij.method.counts import columns_of
 from fairij.method.curvature import Curvature
@@ -55,7 +55,8 @@ def attributes_of(
     before, after = editable.theta, editable.theta + outcome.delta.to(editable.theta)
 
     def settled_at(theta: Tensor) -> Decision:
-        return settings.decision.settled(editable.outputs(outcome.judged.X, theta))
+        z = editable.outputs(outcome.judged.X, theta)
+        return settings.decision.settled(z, weight_of(outcome.judged.groups, z))
 
     def audit_at(theta: Tensor, part: GroupedRows | None, decision: Decision) -> Audit | None:
         if part is None:
@@ -115,7 +116,8 @@ def audited(
 ) -> Audit:
     """Metrics with intervals of the model at ``theta``."""
     loss, classes = labels.loss, labels.classes
-    predicted = loss.predict(decision.outputs(editable.outputs(rows.X, theta))).cpu().numpy()
+    z = editable.outputs(rows.X, theta)
+    predicted = loss.predict(decision.outputs(z, weight_of(rows.groups, z))).cpu().numpy()
     take: Any = audit if loss.is_classification else audit_regression
     truth = decision.truth(rows.y).cpu().numpy()
     if len(classes) > 2:  # of two classes, the favourable one is 1 whatever its name
@@ -143,9 +145,12 @@ def choice_of(outcome: Outcome, settings: Settings) -> Choice | None:
     """The choice among candidates, so that it can be repeated on resamples."""
     if outcome.patterns is None or settings.constraint.metric is None:
         return None
+    uncertainty = settings.constraint.uncertainty
+    if uncertainty is not None and outcome.squares is not None:
+        uncertainty = partial(uncertainty, squares=outcome.squares)
     return Choice(
         outcome.patterns,
-        settings.constraint.metric,
+        partial(_of_known, settings.constraint.metric, len(outcome.judged.groups.names)),
         settings.selection.choose,
         float(outcome.candidates["gap"].iloc[outcome.chosen]),
         settings.confidence,
@@ -153,10 +158,17 @@ def choice_of(outcome: Outcome, settings: Settings) -> Choice | None:
         partial(
             columns_of,
             names=outcome.judged.groups.names,
-            uncertainty=settings.constraint.uncertainty,
+            uncertainty=uncertainty,
         ),
         outcome.of_scores,
     )
+
+
+def _of_known(
+    metric: Callable[..., NDArray[np.float64]], groups: int, table: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The gap of counts, without those of rows that have no group."""
+    return metric(table[..., :groups, :, :])
 
 
 def diagnose(

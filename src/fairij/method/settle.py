@@ -25,7 +25,11 @@ def settled(
     progress: Progress,
     seconds: dict[str, float],
 ) -> tuple[Settings, str]:
-    """The settings with one search, and a sentence that says why; empty if it was asked for."""
+    """The settings with one search, and a sentence that says why; empty if it was asked for.
+
+    From here on, the constraint is one on the decisions of this model.
+    """
+    settings = settings.for_model(prepared)
     together = editable.trained_together
     forms = settings.search.forms(trained_together=together, drop=settings.drop)
     if forms is None:

@@ -77,6 +77,7 @@ class Outcome:
     diagnostics: dict[str, Any]
     moves: Tensor | None = None  # (R, D) the parameter change of each candidate
     patterns: Patterns | None = None  # what all candidates predict on the rows of the choice
+    squares: NDArray[np.float64] | None = None  # of the weights of these rows, (G, C, C)
     of_scores: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # of the same
     notices: list[Notice] = field(default_factory=list)
 

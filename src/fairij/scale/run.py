@@ -14,6 +14,7 @@ import torch
 from fairij.data.checks import Data
 from fairij.data.hashing import data_fingerprint, tensor_fingerprint
 from fairij.errors import CheckpointError, InvalidInputError
+from fairij.fairness.groups import Groups
 from fairij.method.preparation import Settings
 from fairij.method.run import Run
 from fairij.models.base import Editable
@@ -91,11 +92,19 @@ def _facts(
     given = {name: value for name, value in asked.items() if name not in NOT_FACTS}
     chosen = {name: getattr(settings, name) for name in CHOSEN}
     weights = torch.ones(1) if data.weight is None else data.weight
-    known = torch.zeros(1) if data.train_groups is None else torch.tensor(data.train_groups.codes)
+    known = data.train_groups
     return facts_of(model, given | chosen | {"constraints": settings.constraint.name}) | {
         "training rows": data_fingerprint(data.X, data.y, every_row=every_row)[:16],
         "sample weights": tensor_fingerprint(weights),
         "validation rows": data_fingerprint(data.X_val, data.y_val, every_row=every_row)[:16],
-        "groups": tensor_fingerprint(torch.as_tensor(data.groups.codes)),
-        "training groups": tensor_fingerprint(known),
+        "groups": _fingerprint(data.groups),
+        "training groups": tensor_fingerprint(torch.zeros(1))
+        if known is None
+        else _fingerprint(known),
     }
+
+
+def _fingerprint(groups: Groups) -> str:
+    """Of the groups of rows, of how likely they are, and of what rows count."""
+    parts = [groups.codes, groups.chances, groups.weight]
+    return "".join(tensor_fingerprint(torch.as_tensor(p)) for p in parts if p is not None)

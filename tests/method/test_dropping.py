@@ -248,7 +248,7 @@ def test_an_edit_that_blows_up_on_one_fold_is_no_candidate() -> None:
 
     first = fold([0, 10, 20], [apart, alike, alike], [True, True, True])
     second = fold([0, 20, 10, 30], [apart, alike, apart, alike], [True, False, True, True])
-    found = pooled_table([first, second], judge)
+    found = pooled_table([first, second], [judge, judge])
     assert found["k"].tolist() == [0, 10, 20]
     assert found["gap"].tolist() == [1.0, 0.5, np.inf]
     assert found["accuracy"].tolist() == [1.0, 0.75, 0.0]

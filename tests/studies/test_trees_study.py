@@ -211,7 +211,8 @@ def test_reported_seeds_and_test_rows_play_no_part_in_choices(
     together = np.concatenate([tuned.train.X, tuned.test.X])
     assert np.array_equal(together, splits.train.X)
     for models in CHOSEN.values():
-        assert all(models[name] in GRIDS[name] for name in MODELS)
+        assert set(models) <= set(MODELS)
+        assert all(settings in GRIDS[name] for name, settings in models.items())
 
 
 def test_whole_study_has_five_seeds_with_and_without_the_group() -> None:

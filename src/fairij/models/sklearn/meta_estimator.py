@@ -73,7 +73,8 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Decisions are made at the cut-off ``threshold_``. A share that was asked for is turned into
         the cut-off that it has on the validation rows.
         """
-        accepted = self.loss_.predict(self.decision_.outputs(self._outputs(X)))
+        z = self._outputs(X)  # first: it says so if nothing was fitted
+        accepted = self.loss_.predict(self.decision_.outputs(z))
         index = self.decision_.labels(accepted).cpu().numpy()
         return self.classes_[index] if self.loss_.is_classification else index
 

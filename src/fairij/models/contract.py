@@ -155,7 +155,12 @@ def _check_edits(editable: Editable, X: Any) -> None:
     """`edited` copies the model with other parameters and changes nothing else."""
     theta, before = editable.theta.clone(), editable.outputs(X).clone()
     _require(len(editable.parameter_names) > 0, "parameter_names must not be empty")
-    there = theta + 0.1 * _direction(theta, 9)
+    asked = theta + 0.1 * _direction(theta, 9)
+    there = editable.stored(asked)
+    _require(torch.equal(editable.stored(theta), theta), "stored(theta) must be theta itself")
+    _require(torch.equal(editable.stored(there), there), "stored must not change its results")
+    for name, near in (("stored", there), ("within", editable.within(asked))):
+        _close(f"outputs at {name}(theta)", editable.outputs(X, near), editable.outputs(X, asked))
     again = adapt(editable.edited(there), parameters=editable.parameter_names)
     _close("theta of the edited model", again.theta, there)
     _close("outputs of the edited model", again.outputs(X), editable.outputs(X, there))

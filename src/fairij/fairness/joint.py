@@ -33,7 +33,7 @@ def constraint_of(asked: Any) -> Constraint:
             "`constraints` must have a gap between groups, as in "
             f"['demographic_parity', Counterfactual(...)]; got {list(asked)!r}."
         )
-    names = [one.name for one in (*own, *elsewhere)]
+    names = [*(one.name for one in own), *(one.name for one in elsewhere)]
     if len(set(names)) < len(names):
         raise InvalidInputError(f"`constraints` must have different names, got {names}.")
     return replace(jointly(own), name=AND.join(names), elsewhere=elsewhere)
@@ -63,7 +63,7 @@ def jointly(members: Sequence[Constraint]) -> Constraint:
     return Constraint(
         AND.join(one.name for one in members),
         partial(_sum_of_surrogates, [one.surrogate for one in members]),
-        partial(_sum_of_metrics, [one.metric for one in members]),
+        partial(_sum_of_metrics, [one.metric for one in members if one.metric is not None]),
         kinds.pop(),
         rates=tuple(dict.fromkeys(rate for one in members for rate in one.rates)),
         pairwise=all(one.pairwise for one in members),

@@ -94,7 +94,9 @@ class Contexts:
             parts = s.constraint.signed_gradients(
                 there.outputs, rows.y, rows.groups, self.objective.loss, s.temperature, chances
             )
-            found = [(soft, hard, partial(there.vjp, slope)) for soft, hard, slope in parts]
+            found: list[tuple[float, float, Callable[[], Tensor]]] = [
+                (soft, hard, partial(there.vjp, slope)) for soft, hard, slope in parts
+            ]
             # few rows have few hard gaps, so there the scores themselves say how far to go
             for other in self.others:
                 found += [(gap, gap, pull) for gap, pull in other.signed_at(move)]

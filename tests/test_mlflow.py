@@ -118,7 +118,7 @@ def test_a_real_server_takes_it(
         server.wait(timeout=30)
 
 
-def wait_for(address: str, seconds: float = 90) -> None:
+def wait_for(address: str, seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while True:
         try:

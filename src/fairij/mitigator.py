@@ -218,11 +218,11 @@ class FairIJ(EditingEstimator):
         return run.editable(model, limit)
 
     @property
-    def _plots(self) -> Any:
+    def _report(self) -> Any:
         check_is_fitted(self, "edit_")
-        from fairij.report import plots  # loads the drawing library
+        from fairij import report  # loads the drawing library
 
-        return plots
+        return report
 
     def _html_repr(self) -> str:  # for scikit-learn's display in notebooks
         if not hasattr(self, "edit_"):

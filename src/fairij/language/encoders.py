@@ -153,8 +153,9 @@ class TextClassifier(nn.Module):
         self.label = None
         if label is not None:
             self.label = _place(label, self.config)
-            self.config = copy.copy(self.config)
-            self.config.problem_type, self.config.id2label = None, {0: str(label)}
+            alone: Any = copy.copy(self.config)
+            alone.problem_type, alone.id2label = None, {0: str(label)}
+            self.config = alone
 
     def forward(self, **tokens: Any) -> Any:
         """Run the classifier; with a label, its logits ``(N,)`` alone."""

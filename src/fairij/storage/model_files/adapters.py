@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def adapter(path: Path, opening: Opening) -> ModelFile:
             "`model.merge_and_unload()`, and save that."
         )
     try:
-        import peft
+        peft: Any = import_module("peft")
     except ImportError as error:
         raise InvalidInputError("An adapter needs the package peft: install it.") from error
     base = opening.base_model

@@ -49,6 +49,14 @@ class Audit:
     rate over no rows is NaN, and so is every gap that needs it; ``undefined`` says in words which
     rows are missing. ``notes`` says which groups have few rows. ``scores`` has AUC, log loss, Brier
     score and calibration where scores are known, and ``group_scores`` those of each group.
+
+    Examples
+    --------
+    >>> found = audit([0, 1, 1, 0], [0, 1, 0, 0], sensitive_features=["f", "m", "f", "m"])
+    >>> found["accuracy"]
+    0.75
+    >>> found.by_group["selection_rate"].to_dict()
+    {'f': 0.0, 'm': 0.5}
     """
 
     metrics: pd.DataFrame  # index: metric; columns: value, low, high
@@ -136,6 +144,13 @@ def audit(
     threshold : float, TopShare or None, default=None
         Accept rows whose chance of the favourable label is at least this, or a share of the rows.
         Only if ``y_pred`` are chances. None: a chance above 0.5.
+
+    Examples
+    --------
+    >>> found = audit(y_val, model.predict(X_val), sensitive_features=groups_val)
+    >>> value, low, high = found.interval("demographic_parity_difference")
+    >>> low < value < high
+    True
     """
     check_settings(n_resamples, confidence, random_state)
     rows = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}

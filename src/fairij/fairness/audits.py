@@ -13,12 +13,14 @@ from scipy.stats import t
 
 from fairij.errors import InvalidInputError
 from fairij.fairness.counted import Interval
+from fairij.fairness.group_scores import GroupScores, group_scores
 from fairij.fairness.groups import Groups, encode_groups, numbers
 from fairij.fairness.intervals import Compared
 from fairij.fairness.labelled import label
 from fairij.fairness.missing import small_cells, small_groups, undefined_rates, without_group
 from fairij.fairness.rates import GAPS, RATES, Array, group_means, ratio_of
 from fairij.fairness.resampling import check_settings
+from fairij.fairness.subgroups import Subgroups, find_subgroups
 
 COLUMNS = ["value", "low", "high"]
 
@@ -50,6 +52,8 @@ class Audit:
     undefined: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     ratios: pd.DataFrame = field(default_factory=_EMPTY)  # like `metrics`: lowest to highest rate
+    scores: GroupScores | None = None  # if ``y_score`` was given
+    subgroups: Subgroups | None = None  # if ``attributes`` were given
 
     def __getitem__(self, metric: str) -> float:
         return self.interval(metric)[0]
@@ -78,6 +82,11 @@ class Audit:
         """The values of ``metrics`` alone, by name."""
         return {str(name): float(value) for name, value in self.metrics["value"].items()}
 
+    def _repr_html_(self) -> str:  # for notebooks
+        from fairij.report.audit_summary import summary_html
+
+        return summary_html(self)
+
 
 def audit(
     y_true: Any,
@@ -91,8 +100,12 @@ def audit(
     class_names: Sequence[Any] | None = None,
     pos_label: Any = None,
     missing_groups: str = "error",
+    y_score: Any = None,
+    attributes: Any = None,
 ) -> Audit:
     """Audit class predictions. Of two labels the larger one is positive.
+
+    A notebook shows the result as a table; `fairij.report.write_audit` makes a page of it.
 
     Parameters
     ----------
@@ -115,6 +128,12 @@ def audit(
         The favourable one of two labels, whose rates are given. None: the larger one.
     missing_groups : {"error", "ignore"}, default="error"
         "ignore": rows without a group count for the performance, and take no part in gaps.
+    y_score : array-like of shape (N,), default=None
+        The score of each row for the positive one of two labels, as in ``predict_proba(X)[:, 1]``.
+        Adds AUC and, of scores from 0 to 1, the Brier score and calibration of each group.
+    attributes : array-like of shape (N, columns), default=None
+        Columns in whose values, also where up to three of them meet, groups are searched that are
+        treated unlike all other rows. P-values are corrected for all that was compared (Holm).
     """
     check_settings(n_resamples, confidence, random_state)
     data = label(
@@ -144,6 +163,8 @@ def audit(
         ratios=ratios[is_shown],
         undefined=undefined_rates(rows, counted.known, groups.names, names),
         notes=(*small_cells(rows, groups.names, names), *without_group(groups)),
+        scores=None if y_score is None else group_scores(data, y_score, confidence),
+        subgroups=None if attributes is None else find_subgroups(data, attributes, confidence),
     )
 
 

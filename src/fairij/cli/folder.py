@@ -194,6 +194,11 @@ def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
 
     by_group = pd.DataFrame.from_dict(stored["by_group"], orient="index")
     intervals = pd.DataFrame(stored["group_intervals"]).set_index(["group", "rate"])
+    group_scores = [
+        pd.DataFrame(rows).set_index(["group", "measure"]).astype(float)
+        for rows in [stored.get("group_scores", [])]
+        if rows
+    ]
     return Audit(
         frame(stored["metrics"]),
         by_group.rename_axis("group"),
@@ -204,6 +209,8 @@ def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
         tuple(stored.get("undefined", ())),
         tuple(stored.get("notes", ())),
         frame(stored.get("ratios", {})),
+        frame(stored.get("scores", {})),
+        *group_scores,
     )
 
 

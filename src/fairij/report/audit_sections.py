@@ -22,12 +22,11 @@ from fairij.report.sections import spec
 from fairij.report.wording import MINUS, NOT_DEFINED, interval, measured, plain
 
 MOST_CHARTS = 6
-IN_TABLE = ("auc", "brier", "overconfidence")  # of the measures of scores
+IN_TABLE = ("auc", "brier", "calibration_bias")  # of the measures of scores
 MOST_FOUND = 40  # lines of the table of groups that the search found
 SHORT = {
     "negative_predictive_value": "NPV",
     "precision": "precision (PPV)",
-    "overconfidence": "mean score less share positive",
 }
 
 
@@ -50,8 +49,8 @@ def groups_table(audit: Audit) -> dict[str, Any]:
     """One line per group: rows, and every rate with its interval."""
     names = [str(name) for name in audit.by_group if name != "count"]
     columns = [_cells(of_measure(audit.group_intervals, name), _shown_as(name)) for name in names]
-    if audit.scores is not None:
-        found = audit.scores.by_group
+    if len(audit.scores):
+        found = audit.group_scores
         measures = [name for name in IN_TABLE if name in found.index.unique("measure")]
         columns += [_cells(of_measure(found, name), few_digits) for name in measures]
         names += measures
@@ -97,22 +96,16 @@ def few_digits(value: float) -> str:
 
 def scores_section(audit: Audit) -> dict[str, Any] | None:
     """The scores over all rows, and how calibrated those of each group are."""
-    found = audit.scores
-    if found is None:
+    if not len(audit.scores):
         return None
-    names = [SHORT.get(str(name), plain(name)) for name in found.overall.index]
-    rows = list(zip(names, _cells(found.overall, few_digits), strict=True))
+    names = [SHORT.get(str(name), plain(name)) for name in audit.scores.index]
     sizes = audit.by_group["count"]
     groups = [str(group) for group in sizes.nlargest(MOST_CURVES).index]
-    chart = None
-    if found.are_chances:
-        curves = found.curves.assign(group=found.curves["group"].map(str))
-        chart = spec(calibration_chart(curves, sorted(groups)))
+    curves = audit.calibration
     return {
-        "rows": rows,
-        "chart": chart,
+        "rows": list(zip(names, _cells(audit.scores, few_digits), strict=True)),
+        "chart": None if curves is None else spec(calibration_chart(curves, sorted(groups))),
         "left_out": len(sizes) - len(groups),
-        "are_chances": found.are_chances,
     }
 
 

@@ -69,18 +69,16 @@ def _about_rows(audit: Audit) -> Iterator[tuple[str, str, str]]:
 
 
 def _about_scores(audit: Audit) -> Iterator[tuple[str, str, str]]:
-    if audit.scores is None:
+    if not len(audit.scores):
         if audit.positive_label is not None:
             yield (
                 "Give scores too",
                 "With the score of each row this page also has AUC, Brier score and calibration "
-                "of each group. In Python: y_score.",
+                "of each group. In Python: give scores as predictions.",
                 "fairij audit … --score COLUMN",
             )
         return
-    if not audit.scores.are_chances:
-        return
-    off = of_measure(audit.scores.by_group, "overconfidence")
+    off = of_measure(audit.group_scores, "calibration_bias")
     sure = off[((off["low"] > 0) | (off["high"] < 0)) & (off["value"].abs() >= NOTICED)]
     if len(sure):
         worst = sure["value"].sort_values(key=abs, ascending=False).head(MOST_NAMED)

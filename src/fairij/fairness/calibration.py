@@ -31,7 +31,8 @@ def calibration_curves(scored: Scores, confidence: float) -> pd.DataFrame:
         score, share = (
             ratio_of(total(weight * values), rows, empty=0) for values in (scored.chance, hit)
         )
-        low, high = wilson(share, ratio_of(rows**2, total(weight**2), empty=0), confidence)
-        lines = np.stack([score, share, low, high, rows], -1)[some]
+        worth = ratio_of(rows**2, total(weight**2), empty=0)  # rows of equal weight
+        low, high = wilson(share, worth, confidence)
+        lines = np.stack([score, share, low, high, worth], -1)[some]
         curves.append(pd.DataFrame(lines, columns=COLUMNS[1:]).assign(group=name))
     return pd.concat(curves, ignore_index=True)[COLUMNS]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import hypergeom
+from scipy.stats import hypergeom, norm
 
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import as_frame
@@ -42,6 +42,7 @@ MOST_ATTRIBUTES = 12
 MOST_VALUES = 30  # of an attribute; rarer ones are not looked at
 FEW_VALUES = 12  # numbers with more values are cut into fifths
 FIFTHS = 5
+NOTHING = 0.2  # a p-value above this is not computed exactly
 FEWEST = 30  # rows that a rate is taken over
 COLUMNS = ["group", "attributes", "rate", "value", "others", "difference", "rows", "p"]
 
@@ -74,7 +75,11 @@ Tables = dict[Part, tuple[Array, Array]]  # counts (C, C) and the same of square
 
 def find_subgroups(data: Labelled, attributes: Any, confidence: float) -> Subgroups:
     """Search all groups that the columns of a table make, alone and where up to three meet."""
-    frame = as_frame(attributes, expected_rows=len(data.y_true), missing="ignore")
+    try:
+        frame = as_frame(attributes, expected_rows=len(data.y_true), missing="ignore")
+    except InvalidInputError as error:
+        said = str(error).replace("`sensitive_features`", "`attributes`")
+        raise InvalidInputError(said) from None
     if frame.shape[1] > MOST_ATTRIBUTES:
         raise InvalidInputError(
             f"`attributes` must have at most {MOST_ATTRIBUTES} columns, got {frame.shape[1]}: "
@@ -222,15 +227,26 @@ def _rates(rate: Rate, counts: Array, squares: Array) -> tuple[Array, Array]:
 
 
 def _p_values(values: Array, size: Array, others: Array, other_size: Array) -> Array:
-    """Fisher's exact test, two-sided: twice the smaller tail."""
-    hits, rest = (
-        np.nan_to_num(v * n).round().astype(np.int64)
-        for v, n in ((values, size), (others, other_size))
+    """Fisher's exact test, two-sided: twice the smaller tail.
+
+    It takes a moment, so differences that are nothing by a normal approximation keep that p-value.
+    """
+    rows = np.stack(np.broadcast_arrays(values, size, others, other_size)).round(12)
+    rows = np.nan_to_num(rows.reshape(4, -1))
+    hits, n, rest, m = np.stack([rows[0] * rows[1], rows[1], rows[2] * rows[3], rows[3]]).round()
+    shared = ratio_of(hits + rest, n + m, empty=0)
+    spread = np.sqrt(
+        shared
+        * (1 - shared)
+        * (ratio_of(np.ones_like(n), n, empty=0) + ratio_of(np.ones_like(m), m, empty=0))
     )
-    n, m = (s.round().astype(np.int64) for s in (size, other_size))
+    p = 2 * norm.sf(ratio_of(np.abs(rows[0] - rows[2]), spread, empty=0))
+    near = (p < NOTHING) & (np.minimum(n, m) >= FEWEST)
+    hits, n, rest, m = (part[near].astype(np.int64) for part in (hits, n, rest, m))
     above = hypergeom.sf(hits - 1, n + m, hits + rest, n)
     below = hypergeom.cdf(hits, n + m, hits + rest, n)
-    return np.asarray(np.minimum(2 * np.minimum(above, below), 1))
+    p[near] = np.minimum(2 * np.minimum(above, below), 1)
+    return p.reshape(values.shape)
 
 
 def _listed(table: pd.DataFrame, confidence: float) -> pd.DataFrame:

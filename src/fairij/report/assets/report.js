@@ -146,9 +146,11 @@
 
   function searcher(input) {
     const table = byId(input.getAttribute("aria-controls"));
-    const [found, things] = [input.parentElement.querySelector("output"), input.dataset.things || "rows"];
+    const found = input.parentElement.querySelector("output");
+    const things = input.dataset.things || "rows"; // if they have names, only these are searched
+    const searched = (row) => (input.dataset.things ? [row.cells[0]] : [...row.cells]);
     const rows = [...table.tBodies[0].rows];
-    const texts = rows.map((row) => [...row.cells].map((cell) => cell.textContent).join("\n").toLowerCase());
+    const texts = rows.map((row) => searched(row).map((cell) => cell.textContent).join("\n").toLowerCase());
     input.addEventListener("input", () => {
       const wanted = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       let count = 0;

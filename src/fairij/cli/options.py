@@ -204,6 +204,11 @@ class PageOptions:
         "Own sentences for the identity probe, in a table with the columns kind and text. Without "
         "it a model of texts is tried with fairij's sentences.",
     ] = None
+    model_card: Annotated[
+        bool,
+        "Also write README.md, a model card in Markdown with the metadata that model registries "
+        "read.",
+    ] = False
     predict_refit: Annotated[
         list[str] | None,
         "Predict what training again would do without the rows that the edit drops (chosen), or "

@@ -27,7 +27,15 @@ HIDDEN = (768, 128)  # units of the paper's non-linear head
 def load_encoder(
     folder: PathLike, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
 ) -> Any:
-    """An encoder from a folder or a name on the hub, frozen and without dropout."""
+    """An encoder from a folder or a name on the hub, frozen and without dropout.
+
+    Examples
+    --------
+    >>> from fairij.language import load_encoder
+    >>> encoder = load_encoder(folder)  # or the name of a model on the Hugging Face hub
+    >>> any(p.requires_grad for p in encoder.parameters())
+    False
+    """
     library = load_transformers()
     with reading(Path(folder), "a Hugging Face encoder"), quietly(library):
         config = library.AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -66,7 +74,15 @@ def encoder_of(model: Any) -> Any:
 
 
 def load_tokenizer(folder: PathLike) -> Any:
-    """The tokenizer of a folder or a name on the hub."""
+    """The tokenizer of a folder or a name on the hub.
+
+    Examples
+    --------
+    >>> from fairij.language import load_tokenizer
+    >>> tokenizer = load_tokenizer(folder)  # or the name of a model on the Hugging Face hub
+    >>> len(tokenizer("a kind word")["input_ids"]) > 2
+    True
+    """
     return load_transformers().AutoTokenizer.from_pretrained(folder)
 
 
@@ -82,6 +98,12 @@ def tokenise(texts: Any, tokenizer: Any, *, max_length: int | None = None) -> pd
     max_length : int, optional
         Longer texts are cut to this many tokens. By default the tokenizer's limit, or 512 if it
         has none.
+
+    Examples
+    --------
+    >>> from fairij.language import tokenise
+    >>> len(tokenise(["a kind word", "another one"], tokenizer))
+    2
     """
     if max_length is None:
         max_length = longest_text(None, tokenizer)
@@ -93,12 +115,26 @@ def tokenise(texts: Any, tokenizer: Any, *, max_length: int | None = None) -> pd
 
 
 def linear_head(n_inputs: int, *, seed: int = 0) -> nn.Module:
-    """One linear layer with one output (the paper's LC)."""
+    """One linear layer with one output (the paper's LC).
+
+    Examples
+    --------
+    >>> from fairij.language import linear_head
+    >>> linear_head(3)(torch.zeros(5, 3)).shape
+    torch.Size([5, 1])
+    """
     return nonlinear_head(n_inputs, hidden=(), seed=seed)
 
 
 def nonlinear_head(n_inputs: int, *, hidden: tuple[int, ...] = HIDDEN, seed: int = 0) -> nn.Module:
-    """Hidden layers with ReLU and one output (the paper's NC)."""
+    """Hidden layers with ReLU and one output (the paper's NC).
+
+    Examples
+    --------
+    >>> from fairij.language import nonlinear_head
+    >>> nonlinear_head(3, hidden=(8, 4))(torch.zeros(5, 3)).shape
+    torch.Size([5, 1])
+    """
     layers: list[nn.Module] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -125,6 +161,13 @@ class TextClassifier(nn.Module):
     label : str or int, optional
         Of a model that gives several labels to a text, the one to look at: its name or number. The
         others are left as they are, as far as they do not share the edited parameters.
+
+    Examples
+    --------
+    >>> from fairij.language import TextClassifier
+    >>> classifier = TextClassifier(text_model, tokenizer)
+    >>> len(classifier.tokenise(["a kind word", "another one"]))
+    2
     """
 
     def __init__(

@@ -122,6 +122,13 @@ def catboost(X: Any, y: Any) -> Any:
     return library.CatBoostClassifier(allow_writing_files=False, **settings).fit(X, y)
 
 
+@case("ebm", "three")
+def ebm(X: Any, y: Any) -> Any:
+    glassbox = pytest.importorskip("interpret.glassbox")
+    settings = {"max_bins": 4, "outer_bags": 2, "max_rounds": 20, "interactions": 0, "n_jobs": 1}
+    return glassbox.ExplainableBoostingClassifier(**settings).fit(X, y)
+
+
 def on_tokens(name: str) -> tuple[Any, dict[str, Any]]:
     pytest.importorskip("transformers")
     import tiny

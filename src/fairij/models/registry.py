@@ -94,6 +94,9 @@ FAMILIES: list[Family] = [
         catboost="CatBoost",
     ),
     family(
+        "trees.ebm:EBM", interpret="ExplainableBoostingClassifier, ExplainableBoostingRegressor"
+    ),
+    family(
         "trees.scikit_learn:HistGradient",
         sklearn="HistGradientBoostingClassifier, HistGradientBoostingRegressor",
     ),

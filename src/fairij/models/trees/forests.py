@@ -43,7 +43,9 @@ class Forest(TreeEditable):
         self._leaf_nodes = [np.flatnonzero(tree.children_left == -1) for tree in trees]
         self.classes = getattr(model, "classes_", None)
         values = [tree.value[at, 0, :] for tree, at in zip(trees, self._leaf_nodes, strict=True)]
-        kept = [(t.children_left, t.children_right, t.feature, t.threshold) for t in trees]
+        kept: list[Any] = [
+            (t.children_left, t.children_right, t.feature, t.threshold) for t in trees
+        ]
         kept += [getattr(model, "estimators_features_", None), self.classes]
         found = Trees.of(
             [own[:, 0] for own in values],

@@ -132,8 +132,10 @@ def _blocks(tree: dict[str, str]) -> NDArray[np.int64]:
     if not inner or len(counts[1]) != leaves:  # the file need not have counts
         return np.zeros(leaves, np.int64)
     ends = np.full(leaves, -1)
-    sides = [np.append(np.where(side < 0, inner - side - 1, side), ends) for side in (left, right)]
-    return ancestors(*sides, np.concatenate(counts))[inner:]
+    lefts, rights = (
+        np.append(np.where(side < 0, inner - side - 1, side), ends) for side in (left, right)
+    )
+    return ancestors(lefts, rights, np.concatenate(counts))[inner:]
 
 
 def _threads() -> dict[str, int]:

@@ -94,8 +94,9 @@ class XGBoost(TreeEditable):
         """A forest, with blocks of leaves."""
         found = []
         for tree, leaves in zip(self._trees, self._leaf_nodes, strict=True):
-            sides = (np.array(tree[f"{side}_children"]) for side in ("left", "right"))
-            found.append(ancestors(*sides, np.array(tree["sum_hessian"], np.float64))[leaves])
+            left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
+            rows = np.array(tree["sum_hessian"], np.float64)
+            found.append(ancestors(left, right, rows)[leaves])
         of = torch.from_numpy(joined_blocks(found))
         unit = 2.0 ** round(math.log2(len(self._trees) / self.trees.n_outputs))
         return InBlocks(self, Blocks(of, torch.ones(int(of.max()) + 1), unit))

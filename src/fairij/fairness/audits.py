@@ -51,6 +51,14 @@ class Audit:
     rate over no rows is NaN, and so is every gap that needs it; ``undefined`` says in words which
     rows are missing. ``notes`` says which groups have few rows. ``scores`` has AUC, log loss, Brier
     score and calibration where scores are known, and ``group_scores`` those of each group.
+
+    Examples
+    --------
+    >>> found = audit([0, 1, 1, 0], [0, 1, 0, 0], sensitive_features=["f", "m", "f", "m"])
+    >>> found["accuracy"]
+    0.75
+    >>> found.by_group["selection_rate"].to_dict()
+    {'f': 0.0, 'm': 0.5}
     """
 
     metrics: pd.DataFrame  # index: metric; columns: value, low, high
@@ -152,6 +160,13 @@ def audit(
     attributes : array-like of shape (N, columns), default=None
         Columns in whose values, also where up to three of them meet, groups are searched that are
         treated unlike all other rows. P-values are corrected for all that was compared (Holm).
+
+    Examples
+    --------
+    >>> found = audit(y_val, model.predict(X_val), sensitive_features=groups_val)
+    >>> value, low, high = found.interval("demographic_parity_difference")
+    >>> low < value < high
+    True
     """
     check_settings(n_resamples, confidence, random_state)
     rows = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}

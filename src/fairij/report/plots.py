@@ -31,7 +31,14 @@ LABELLED: tuple[dict[str, Any], ...] = (
 
 
 def influence_curve(scores: NDArray[Any], *, marked: int = 500, title: str = "") -> alt.LayerChart:
-    """The positive influence scores, largest first; the first ``marked`` are shaded."""
+    """The positive influence scores, largest first; the first ``marked`` are shaded.
+
+    Examples
+    --------
+    >>> from fairij.report import influence_curve
+    >>> type(influence_curve(fair.influence_, marked=50)).__name__
+    'LayerChart'
+    """
     positive = -np.sort(-scores[scores > 0])  # NaN is not positive
     place = _thinned(len(positive), marked)
     frame = pd.DataFrame({"rank": place + 1, "influence": positive[place]})
@@ -73,6 +80,12 @@ def frontier(
     """The gap and the performance of every edit that was tried, on validation rows.
 
     ``candidates`` is ``candidates_`` or rows of it; ``chosen`` and 0 are labels of its index.
+
+    Examples
+    --------
+    >>> from fairij.report import frontier
+    >>> type(frontier(fair.candidates_, fair.chosen_)).__name__
+    'LayerChart'
     """
     level = performance or next(name for name in PERFORMANCE if name in candidates.columns)
     frame = candidates[["k", "scale", "damping", "gap"]].assign(
@@ -160,7 +173,15 @@ def rate_chart(before: pd.DataFrame, after: pd.DataFrame, rate: str) -> alt.Laye
 
 
 def group_rates(before: pd.DataFrame, after: pd.DataFrame, *, title: str = "") -> alt.HConcatChart:
-    """The rates of each group in ``group_intervals`` of two audits, side by side."""
+    """The rates of each group in ``group_intervals`` of two audits, side by side.
+
+    Examples
+    --------
+    >>> from fairij.report import group_rates
+    >>> rates = [audit.group_intervals for audit in (fair.before_, fair.after_)]
+    >>> type(group_rates(*rates)).__name__
+    'HConcatChart'
+    """
     charts = [rate_chart(before, after, rate) for rate in chart_rates(before)]
     return alt.hconcat(*charts, title=title or "Rates by group").configure_view(stroke=None)
 

@@ -17,15 +17,18 @@ from fairij.data.paths import path_of
 from fairij.errors import printable
 from fairij.language.probes import ProbeChange
 from fairij.mitigator import FairIJ
-from fairij.report import comparisons, headline, sections, training_table
-from fairij.report.checks import MEANING, checks, reasons, worst
+from fairij.report import comparisons, facts, headline, sections, training_table
+from fairij.report.about import About
+from fairij.report.checks import checks
 from fairij.report.comparisons import Comparison
 from fairij.report.probe import probe_check, probe_section, probed
 from fairij.report.render import assets, render
-from fairij.report.shortfalls import shortfalls
+from fairij.report.shortfalls import first_lines
+from fairij.report.verdicts import MEANING, noted, worst
 from fairij.storage.checksummed import write_whole
 
 SECTIONS = (
+    ("decisions", "Decisions that changed"),
     ("rates", "Rates by group"),
     ("probe", "Identity probe"),
     ("frontier", "Candidates"),
@@ -54,6 +57,7 @@ def write_report(
     show_rows: int = 0,
     show_columns: Sequence[str] = (),
     probe: ProbeChange | None = None,
+    about: About | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write one self-contained HTML page about a fitted `FairIJ`.
@@ -86,6 +90,8 @@ def write_report(
     probe : ProbeChange, optional
         The identity probe of a classifier of texts, as `identity_probe(...).since(...)` gives it.
         If the rows given here are texts, it is made with the usual sentences.
+    about : About, optional
+        The names of files and columns. Without it, names of series and frames are taken.
     overwrite : bool, default=False
         Whether an existing file may be replaced.
 
@@ -104,18 +110,19 @@ def write_report(
     scored = np.flatnonzero(~np.isnan(fitted.influence_))
     where = sections.concentration_section(fitted, table, scored)
     notable = [name for found in where["slices"] for name in found.columns]
-    named = training_table.check_columns(table, show_columns)
+    asked = training_table.check_columns(table, show_columns)
     harmful = training_table.harmful_rows(fitted, rows)
     training = {
         "concentration": where,
-        "harmful": training_table.harmful_table(fitted, table, harmful, notable, named),
+        "harmful": training_table.harmful_table(fitted, table, harmful, notable, asked),
         "asked_rows": rows,
         "positive": int((fitted.influence_ > 0).sum()),
     }
     unseen = test or comparisons.on_held_out_rows(fitted)
     if probe is None:
         probe = probed(fitted, [(X_test, sensitive_features_test), (X, sensitive_features)])
-    text = _page(fitted, printable(str(title)), unseen, training, probe)
+    named = (about or About()).with_names(y, sensitive_features)
+    text = _page(fitted, printable(str(title)), unseen, training, probe, named)
     write_whole(target, text.encode("utf-8", errors="replace"))
     return target
 
@@ -126,29 +133,35 @@ def _page(
     unseen: Comparison | None,
     training: dict[str, Any],
     probe: ProbeChange | None,
+    about: About,
 ) -> str:
     validation = comparisons.on_validation_rows(fitted)
     shown = unseen or validation
-    found = checks(fitted, validation, unseen)
+    found = checks(fitted, validation, unseen, about)
     if probe is not None:
         found.append(probe_check(fitted, probe))
-    verdict = worst(found)
+    verdict, missed = worst(found), first_lines(fitted, shown, about)
+    absent = {"probe"} if probe is None else set()
+    absent |= {"decisions"} if shown.changes is None else set()
     return render(
         "page.html",
         title=title,
         version=__version__,
         date=datetime.now(UTC).date().isoformat(),
-        sections=[part for part in SECTIONS if probe is not None or part[0] != "probe"],
+        sections=[part for part in SECTIONS if part[0] not in absent],
         probe=None if probe is None else probe_section(probe),
         meanings=MEANING,
-        shortfalls=[part.text for part in shortfalls(fitted, shown)],
-        answer=headline.answer(fitted, shown),
-        costs=headline.costs(fitted, shown),
+        shortfalls=missed,
+        answer=headline.opening(fitted, shown, about),
+        how=headline.how(fitted),
+        about=facts.about_section(fitted, validation, unseen, about),
+        decisions=facts.decisions_section(shown, about),
+        shown_rows=shown.rows,
         tiles=headline.tiles(fitted, shown),
         checks=found,
         overall=verdict,
         meaning=MEANING[verdict],
-        reasons=reasons(found),
+        reasons=noted(found, missed),
         percent=f"{100 * shown.confidence:g}",
         positive_label=validation.before.positive_label,
         parts=sections.rates_section(fitted, validation, unseen),

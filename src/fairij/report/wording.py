@@ -67,6 +67,24 @@ def measured(value: float) -> str:
     return f"{value:,.4f}".replace("-", MINUS)
 
 
+def brief(value: float) -> str:
+    """A number in about three digits, as people write it."""
+    if not math.isfinite(value) or abs(value) >= 1e9 or 0 < abs(value) < 1e-4:
+        return number(value)
+    digits = 2 - (math.floor(math.log10(abs(value))) if value else 0)
+    return f"{value:,.{min(max(digits, 0), 6)}f}".replace("-", MINUS)
+
+
+def signed(change: float) -> str:
+    """A change, always with its sign."""
+    return f"{'+' if change > 0 else ''}{measured(change)}"
+
+
+def changed_by(change: float, low: float, high: float) -> str:
+    """A change with its interval in brackets, if it has one."""
+    return signed(change) + ("" if math.isnan(low) else f" ({interval(low, high)})")
+
+
 def interval(low: float, high: float) -> str:
     if math.isnan(low) and math.isnan(high):
         return NOT_DEFINED

@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --excludes excluded.txt
 
 .PHONY: demo test test-slow test-oldest lint format bench bench-trees docs clean
 
-$(READY): pyproject.toml studies/pyproject.toml constraints.txt
+$(READY): pyproject.toml studies/pyproject.toml constraints.txt excluded.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch uv

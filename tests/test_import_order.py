@@ -14,7 +14,7 @@ LAYERS = [
     {"storage"},
     {"scale"},
     {"mitigator", "baselines", "datasets", "language"},
-    {"report", "cli"},
+    {"report", "cli", "mlflow"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 EVERYWHERE = {"_version", "__version__", "errors", "load_later"}

@@ -17,8 +17,8 @@ from fairij.data.checks import data_of
 from fairij.data.hashing import data_fingerprint, in_background
 from fairij.data.rows import as_source, is_streamed, n_rows, processes, remember_columns
 from fairij.errors import Notice
-from fairij.fairness.constraints import Constraint, Surrogate
 from fairij.fairness.decisions import TopShare
+from fairij.fairness.joint import Asked
 from fairij.method.engine import Engine
 from fairij.method.preparation import check_batches, check_seed, check_settings, prepare
 from fairij.method.refit import refits_of
@@ -47,9 +47,9 @@ class FairIJ(EditingEstimator):
     ----------
     estimator : object
         The fitted model. It is never changed.
-    constraints : str, Constraint or callable, default="demographic_parity"
-        The gap to make small: a name in `fairij.CONSTRAINTS`, or a differentiable function of
-        (outputs, y, groups).
+    constraints : str, Constraint, callable or list, default="demographic_parity"
+        The gap to make small: a name in `fairij.CONSTRAINTS`, a differentiable function of
+        (outputs, y, groups), or a list of names and `Counterfactual`, closed together.
     solver : str or Solver, default="cg"
         How to solve with the curvature: a name in `fairij.SOLVERS`, or a solver object.
     damping : float, sequence of float or "auto", default=1e-2
@@ -132,7 +132,7 @@ class FairIJ(EditingEstimator):
 
     estimator: Any
     _: KW_ONLY
-    constraints: str | Constraint | Surrogate = "demographic_parity"
+    constraints: Asked | Sequence[Asked] = "demographic_parity"
     solver: str | Solver = "cg"
     damping: float | Sequence[float] | str = 1e-2
     curvature: str = "ggn"
@@ -218,11 +218,11 @@ class FairIJ(EditingEstimator):
         return run.editable(model, limit)
 
     @property
-    def _plots(self) -> Any:
+    def _report(self) -> Any:
         check_is_fitted(self, "edit_")
-        from fairij.report import plots  # loads the drawing library
+        from fairij import report  # loads the drawing library
 
-        return plots
+        return report
 
     def _html_repr(self) -> str:  # for scikit-learn's display in notebooks
         if not hasattr(self, "edit_"):

@@ -107,6 +107,11 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         "confidence": audit.confidence,
         "positive_label": audit.positive_label,
         "ratios": audit.ratios.to_dict(orient="index"),
+        "scores": audit.scores.to_dict(orient="index"),
+        "group_scores": [
+            dict(zip(["group", "measure", *columns[2:]], row, strict=True))
+            for row in audit.group_scores.reset_index().itertuples(index=False)
+        ],
         "more": audit.more.to_dict(orient="index"),
         "undefined": list(audit.undefined),
         "notes": list(audit.notes),
@@ -124,25 +129,36 @@ def metrics_table(title: str, audits: Mapping[str, Audit]) -> Table:
 
     name = f"{title} ({_level(audits)} intervals)"
     table = table_of(name, ["metric", *audits], numbers=audits)
-    for metric in next(iter(audits.values())).metrics.index:
-        rows = [audit.metrics.loc[metric] for audit in audits.values()]
+    first = next(iter(audits.values()))
+    for metric in (*first.metrics.index, *first.scores.index):
+        rows = [frame_with(audit, str(metric)).loc[metric] for audit in audits.values()]
         cells = [_cell(float(r["value"]), float(r["low"]), float(r["high"])) for r in rows]
         plain_name = str(metric).replace("_difference", "_gap").replace("_", " ")
         table.add_row(Text(LABELS.get(str(metric), plain_name)), *cells)
     return table
 
 
+def frame_with(audit: Audit, metric: str) -> Any:
+    """The table of an audit that has this metric."""
+    return audit.metrics if metric in audit.metrics.index else audit.scores
+
+
 def groups_table(title: str, audit: Audit) -> Table:
     """The number of rows of each group, and its rates with their intervals."""
+    from fairij.report.wording import plain as in_words
+
     name = f"{title} ({_level({title: audit})} intervals)"
     table = table_of(name, ["group", "rows", "rate", "value"], numbers={"rows", "value"})
     intervals = audit.group_intervals
     for group, count in audit.by_group["count"].items():
         shown = (Text(str(group)), f"{count:.0f}")
-        of_group = intervals.xs(group, level="group")[["value", "low", "high"]]
-        for rate, cells in zip(of_group.index, of_group.to_numpy().tolist(), strict=True):
-            table.add_row(*shown, Text(str(rate).replace("_", " ")), _cell(*cells))
-            shown = (Text(), "")
+        for frame in (intervals, audit.group_scores):
+            if not len(frame):
+                continue
+            of_group = frame.xs(group, level="group")[["value", "low", "high"]]
+            for rate, cells in zip(of_group.index, of_group.to_numpy().tolist(), strict=True):
+                table.add_row(*shown, Text(in_words(rate)), _cell(*cells))
+                shown = (Text(), "")
     return table
 
 
@@ -161,6 +177,8 @@ def show_audits(title: str, audits: Mapping[str, Audit]) -> None:
 def _cell(value: float, low: float, high: float) -> str:
     if math.isnan(value):
         return NOT_DEFINED
+    if math.isnan(low):
+        return f"{value:.4f}"
     return f"{value:.4f} ({low:.3f}, {high:.3f})"
 
 

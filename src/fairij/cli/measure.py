@@ -11,43 +11,63 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 import fairij
 from fairij.cli.console import audit_dict, print_json, say, show_audits
-from fairij.cli.options import AuditOptions, MeasureOptions
+from fairij.cli.options import AuditOptions, CompareOptions, MeasureOptions
 from fairij.cli.outputs import MARK
+from fairij.cli.predictions import audit_table
 from fairij.cli.rows import Part, check_two_groups, features_said, read_part
 from fairij.errors import FairIJError, InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.models import adapt
 from fairij.models.doubts import check_are_logits, doubts, outputs_asked
-from fairij.models.labels import class_words, encode_labels, known_classes, positive_label
+from fairij.models.labels import (
+    class_words,
+    decision_of,
+    encode_labels,
+    known_classes,
+    positive_label,
+)
 from fairij.storage.edits import FORMAT, Edit
 from fairij.storage.model_files import ModelFile
 
 HEADER_BYTES = 4096
 
 
-def audit_model(model: Path, asked: AuditOptions) -> None:
-    file, table, columns = asked.opening.open(model), asked.table.table, asked.columns
-    part = check_two_groups(_read(asked, file), table)
-    found = measured(file.model, part, asked.how)
-    if asked.as_json:
-        print_json(
-            {
-                **audit_dict(found),
-                "rows": len(part),
-                "model": {"path": str(model), "kind": file.kind},
-                "features": part.feature_names,
-                "sensitive": columns.sensitive,
-            }
+def run_audit(asked: AuditOptions) -> None:
+    """Audit a model on a table, or the predictions that stand in it."""
+    table, columns, given = asked.table.table, asked.columns, asked.predictions
+    if asked.model is None:
+        found, rows = audit_table(asked)
+        source = ", ".join(name for name in (given.score, given.prediction) if name is not None)
+        about: dict[str, Any] = {"rows": rows, "predictions": source}
+        name, told = source, ""
+    elif given.score is not None or given.prediction is not None:
+        raise InvalidInputError(
+            "--score and --prediction name what a model said, and --model asks the model: leave "
+            "one of the two out."
         )
+    else:
+        file = asked.opening.open(asked.model)
+        part = check_two_groups(_read(asked, file), table)
+        found, name = measured(file.model, part, asked.how), asked.model.name
+        about = {
+            "rows": len(part),
+            "model": {"path": str(asked.model), "kind": file.kind},
+            "features": part.feature_names,
+        }
+        told = f"The model has {features_said(part, columns)}"
+    if asked.as_json:
+        print_json({**audit_dict(found), **about, "sensitive": columns.sensitive})
         return
-    show_audits(f"{model.name} on {len(part)} rows of {table.name}", {"value": found})
-    say(f"The model has {features_said(part, columns)}")
+    show_audits(f"{name} on {about['rows']} rows of {table.name}", {"value": found})
+    if told:
+        say(told)
 
 
-def compare_models(models: list[Path], asked: AuditOptions) -> None:
+def compare_models(models: list[Path], asked: CompareOptions) -> None:
     names, table = _names(models), asked.table.table
     if _edit_at(models[0]) is not None:
         raise InvalidInputError(
@@ -71,7 +91,7 @@ def compare_models(models: list[Path], asked: AuditOptions) -> None:
     show_audits(f"{len(part)} rows of {table.name}", found)
 
 
-def _read(asked: AuditOptions, file: ModelFile) -> Part:
+def _read(asked: CompareOptions, file: ModelFile) -> Part:
     return read_part(asked.table.table, asked.table.query, asked.columns, file)
 
 
@@ -118,7 +138,9 @@ def measured(model: Any, part: Part, how: MeasureOptions, *, confirmed: bool = F
     named = replace(labels, classes=part.named(labels.classes))
     for notice in doubts(named, z, confirmed=confirmed or part.classes is not None):
         warnings.warn(notice.text, notice.category, stacklevel=2)
-    predicted = labels.loss.predict(z).cpu().numpy()
+    decision = decision_of(named, how.cut(), None, z)
+    weight = None if part.weight is None else torch.as_tensor(part.weight)
+    predicted = labels.loss.predict(decision.outputs(z, weight)).cpu().numpy()
     truth = labels.train.cpu().numpy()
     settings: dict[str, Any] = {"confidence": how.confidence, "random_state": how.seed}
     if not labels.loss.is_classification:
@@ -128,6 +150,8 @@ def measured(model: Any, part: Part, how: MeasureOptions, *, confirmed: bool = F
     if len(labels.classes) > 2:  # of two classes, 1 is the positive one
         predicted, truth = labels.classes[predicted], labels.classes[truth.astype(int)]
     settings |= {"sample_weight": part.weight, "class_names": class_words(named.classes)}
+    if len(labels.classes) == 2:
+        settings["scores"] = decision.chance(z).cpu().numpy()
     found = audit(truth, predicted, sensitive_features=part.groups, **settings)
     return replace(found, positive_label=positive_label(named.classes))
 

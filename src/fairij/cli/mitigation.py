@@ -11,7 +11,14 @@ from fairij.cli.console import metrics_table, positive_said, print_json, say, sh
 from fairij.cli.edits import save_model
 from fairij.cli.errors import TARGET_MISSED, fail
 from fairij.cli.fitting import Fitted, fit
-from fairij.cli.folder import folder_holds, probe_of, write_page, write_result
+from fairij.cli.folder import (
+    CARD,
+    folder_holds,
+    probe_of,
+    write_card,
+    write_page,
+    write_result,
+)
 from fairij.cli.naming import about_of, tried_on
 from fairij.cli.options import ColumnOptions, EditOptions, MitigateOptions
 from fairij.cli.outputs import MARK, PAGE, check_folder, check_inputs_apart, whole_folder
@@ -67,6 +74,9 @@ def run(asked: MitigateOptions) -> None:
             probe=probe,
             about=about,
         )
+        if page.model_card:
+            table = page.test or asked.tables.validation or asked.tables.train
+            write_card(mitigator, folder / CARD, shown, file, table)
     if asked.as_json:
         print_json({**summary, "out": out})
     else:

@@ -84,7 +84,7 @@ def read_part(
     names = _feature_names(table.columns, columns, file, path)
     frame = table.read(list(dict.fromkeys(needed)))
     label = frame[columns.label]
-    _check_missing(label, path, "the label column")
+    check_missing(label, path, "the label column")
     y, words, classes = read_labels(label, columns, file, path)
     features, X = table.features(names, file.prepare)
     check_categories(file.model, _in_parts(features), where=str(path))
@@ -94,8 +94,8 @@ def read_part(
         y,
         label.to_numpy(),
         words,
-        _groups(frame[sensitive], path) if has_groups else None,
-        _weights(frame[weights[0]], path) if weights else None,
+        groups_of(frame[sensitive], path) if has_groups else None,
+        weights_of(frame[weights[0]], path) if weights else None,
         file.takes_text,
         classes,
     )
@@ -145,9 +145,9 @@ def _as_the_model_has_them(
     return names
 
 
-def _groups(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+def groups_of(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     for name in frame.columns:
-        _check_missing(frame[name], path, "the sensitive column")
+        check_missing(frame[name], path, "the sensitive column")
     absent = encode_groups(frame).absent
     if absent:
         raise InvalidInputError(
@@ -184,8 +184,8 @@ def check_every_group(train: Part, validation: Part) -> None:
             )
 
 
-def _weights(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:
-    _check_missing(column, path, "the weights column")
+def weights_of(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:
+    check_missing(column, path, "the weights column")
     try:
         return column.to_numpy(dtype=np.float64)
     except (TypeError, ValueError):
@@ -194,7 +194,7 @@ def _weights(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:
         ) from None
 
 
-def _check_missing(column: pd.Series[Any], path: Path, role: str) -> None:
+def check_missing(column: pd.Series[Any], path: Path, role: str) -> None:
     missing = column.isna().to_numpy()
     if missing.any():
         raise InvalidInputError(

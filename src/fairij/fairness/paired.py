@@ -128,7 +128,7 @@ def paired(
     calibration = pd.DataFrame()
     if chances is not None and codes is not None:
         of_scores, calibration = score_changes(chances, codes, first.groups, weight, confidence)
-        found |= of_scores
+        found |= {name: _as_audited(name, row, audits) for name, row in of_scores.items()}
     shares = np.bincount(first.y_true, weight) / weight.sum()
     return Paired(
         pd.DataFrame.from_dict(found, orient="index", columns=COLUMNS, dtype=float),
@@ -173,6 +173,17 @@ def paired_numbers(
         pd.DataFrame(),
         audits[0].confidence,
     )
+
+
+def _as_audited(
+    name: str, row: tuple[float, ...], audits: tuple[Audit, Audit]
+) -> tuple[float, ...]:
+    """A change around the values that the audits have, which count in finer steps."""
+    if name not in audits[0] or name not in audits[1]:
+        return row
+    before, after = (audit[name] for audit in audits)
+    off = (after - before) - row[2]
+    return (before, after, *(part + off for part in row[2:]))
 
 
 def _of_same_classes(*rows: Labelled) -> tuple[Labelled, Labelled]:

@@ -43,15 +43,20 @@ class Reader:
 
     def chances(self, z: Tensor, decision: Decision) -> NDArray[np.float64]:
         """The chance of the favourable one of two labels, (N,); of more labels, (N, C)."""
-        found: NDArray[np.float64] = self.loss.scores(z).detach().double().cpu().numpy()
-        return 1 - found if decision.flipped and found.ndim == 1 else found
+        found = decision.chance(z) if self.few else self.loss.scores(z)
+        chances: NDArray[np.float64] = found.detach().double().cpu().numpy()
+        return chances
 
-    def audit(self, truth: Any, predicted: Any, groups: Any, decision: Decision) -> Audit:
+    def audit(
+        self, truth: Any, predicted: Any, groups: Any, decision: Decision, chances: Any = None
+    ) -> Audit:
         """Metrics with intervals."""
         take: Any = audit if self.loss.is_classification else audit_regression
         named: dict[str, Any] = {"missing_groups": self.missing_groups}
         if self.loss.is_classification:
             named["class_names"] = decision_words(self.classes, decision)
+        if self.few:
+            named["scores"] = chances
         found: Audit = take(
             truth,
             predicted,
@@ -71,17 +76,15 @@ class Reader:
         weight: Tensor | None = None,
     ) -> tuple[Audit, Audit, Paired]:
         """Audits before and after, and the changes. Both decisions favour the same label."""
-        truth = self.truth(y, decisions[0])
+        truth, is_class = self.truth(y, decisions[0]), self.loss.is_classification
         both = list(zip(outputs, decisions, strict=True))
         before, after = (self.predicted(z, decision, weight) for z, decision in both)
-        first, last = (
-            self.audit(truth, predicted, groups, decision)
-            for predicted, decision in zip((before, after), decisions, strict=True)
-        )
+        old, new = (self.chances(z, one) if is_class else None for z, one in both)
+        first = self.audit(truth, before, groups, decisions[0], old)
+        last = self.audit(truth, after, groups, decisions[1], new)
         how: dict[str, Any] = {"sensitive_features": groups, "missing_groups": self.missing_groups}
-        if not self.loss.is_classification:
+        if old is None or new is None:
             return first, last, paired_numbers(truth, (before, after), (first, last), **how)
-        old, new = (self.chances(z, decision) for z, decision in both)
         codes = decisions[0].truth(y).cpu().numpy().astype(np.int64)
         changes = paired(
             truth, (before, after), (first, last), chances=(old, new), codes=codes, **how

@@ -17,6 +17,7 @@ from fairij.data.rows import n_rows, speaking_of
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
 from fairij.fairness.groups import numbers
+from fairij.fairness.joint import AND
 from fairij.fairness.paired import Paired
 from fairij.method.tried import Reader
 from fairij.mitigator import FairIJ
@@ -151,8 +152,9 @@ def _row(name: Any, found: pd.Series) -> Row:
 
 def gap_metric(fitted: FairIJ) -> str | None:
     """The audit's name for the gap of the constraint; None if audits do not measure it."""
-    name = GAP_METRIC.get(str(fitted.edit_.settings["constraint"]))
-    return name if name in fitted.before_ else None
+    asked = str(fitted.edit_.settings["constraint"]).split(AND)
+    known = [GAP_METRIC[name] for name in asked if name in GAP_METRIC]
+    return known[0] if len(known) == 1 and known[0] in fitted.before_ else None
 
 
 def gap_words(fitted: FairIJ) -> str:

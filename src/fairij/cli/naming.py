@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairij.cli.fitting import Fitted
 from fairij.cli.measure import model_speaks
 from fairij.cli.options import ColumnOptions, FitTables, PageOptions
 from fairij.cli.rows import Part
+from fairij.data.overlap import shared_rows
+from fairij.errors import SeenRowsWarning
 from fairij.mitigator import FairIJ
 from fairij.report.about import About
 from fairij.report.comparisons import Comparison, on_test_rows
@@ -38,6 +42,17 @@ def labels_of(train: Part, test: Part) -> NDArray[Any]:
         return test.y
     names: NDArray[Any] = np.asarray(train.names)
     return names[test.y.astype(int)]
+
+
+def note_shared(fitted: Fitted, test: Part) -> None:
+    """Warn if many test rows are training or validation rows too."""
+    tables = {"training": fitted.train, "validation": fitted.validation}
+    for name, part in tables.items():
+        if part is None:
+            continue
+        text = shared_rows("test", name, (part.X, part.y), (test.X, test.y))
+        if text is not None:
+            warnings.warn(text, SeenRowsWarning, stacklevel=2)
 
 
 def tried_on(fitted: FairIJ, train: Part, test: Part) -> Comparison | None:

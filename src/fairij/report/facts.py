@@ -7,12 +7,24 @@ from typing import Any
 
 import pandas as pd
 
+from fairij.fairness.rates import GAPS
 from fairij.mitigator import FairIJ
 from fairij.report.about import About
 from fairij.report.comparisons import Comparison
 from fairij.report.everyday import per_hundred, quoted
-from fairij.report.wording import brief, shortened, signed
+from fairij.report.wording import LABELS, brief, shortened, signed
 
+WORDS = {
+    "balanced_accuracy": "The accuracy if every label were equally frequent.",
+    "auc": "How well the scores order the rows: the chance that a row with the label has a higher "
+    "score than one without it. 1 is perfect, 0.5 is random order.",
+    "log_loss": "How far the chances that the model states are from the truth. It weighs great "
+    "certainty in wrong answers heavily. Lower is better.",
+    "brier": "The mean squared distance of the stated chances from the truth. Lower is better.",
+    "calibration_error": "How far stated chances are from how often things happen, on average.",
+    "mean_squared_error": "The mean of the squared errors of the predictions.",
+}
+FOLDS = {"worst_case": "", "mean": ", on average", "sum": ", added up"}
 MOST_GROUPS = 12  # named with their sizes; of more, only the number
 MOST_LINES = 120  # groups in the table of decisions
 
@@ -129,3 +141,13 @@ def four_fifths(shown: Comparison) -> str:
         "A ratio is the lowest rate of a group as a share of the highest. The four-fifths rule "
         f"asks for at least 0.80 of the selection rates: it was {before} and is {after}."
     )
+
+
+def words_section(shown: Comparison) -> list[tuple[str, str]]:
+    """What each measure on the page means, in a sentence."""
+    found = [(LABELS[name], text) for name, text in WORDS.items() if shown.values(name) is not None]
+    for gap in GAPS.values():
+        if gap.metric_name in shown.before.metrics.index:
+            text = f"How much the groups differ in their {gap.rates_in_words}{FOLDS[gap.fold]}."
+            found.append((gap.words, text))
+    return found

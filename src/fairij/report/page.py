@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairij._version import __version__
 from fairij.data.checks import whole_number
+from fairij.data.overlap import shared_rows
 from fairij.data.paths import path_of
-from fairij.errors import printable
+from fairij.errors import SeenRowsWarning, printable
 from fairij.language.probes import ProbeChange
 from fairij.mitigator import FairIJ
 from fairij.report import comparisons, facts, headline, sections, training_table
@@ -105,6 +107,8 @@ def write_report(
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
     test = comparisons.on_test_rows(fitted, X_test, y_test, sensitive_features_test)
+    if test is not None and y is not None:
+        _note_shared((X, y), (X_test, y_test))
     rows = whole_number("show_rows", show_rows, 0)
     table = training_table.training_table(fitted, X, y, sensitive_features, feature_names)
     scored = np.flatnonzero(~np.isnan(fitted.influence_))
@@ -125,6 +129,13 @@ def write_report(
     text = _page(fitted, printable(str(title)), unseen, training, probe, named)
     write_whole(target, text.encode("utf-8", errors="replace"))
     return target
+
+
+def _note_shared(train: tuple[Any, Any], test: tuple[Any, Any]) -> None:
+    """Warn if many test rows are training rows too."""
+    text = shared_rows("test", "training", train, test)
+    if text is not None:
+        warnings.warn(text, SeenRowsWarning, stacklevel=3)
 
 
 def _page(
@@ -157,6 +168,7 @@ def _page(
         about=facts.about_section(fitted, validation, unseen, about),
         decisions=facts.decisions_section(shown, about),
         shown_rows=shown.rows,
+        words=facts.words_section(shown),
         tiles=headline.tiles(fitted, shown),
         checks=found,
         overall=verdict,

@@ -270,7 +270,9 @@ def settings_section(fitted: FairIJ) -> dict[str, list[tuple[str, str]]]:
 
 
 def _setting(value: Any) -> str:
-    return f"{value:,g}" if isinstance(value, (int, float)) else shortened(value, 400)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else shortened(value, 400)
 
 
 def _version(package: str) -> str | None:

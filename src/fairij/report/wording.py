@@ -58,6 +58,18 @@ def number(value: float) -> str:
     return (f"{value:,.4f}" if is_plain else f"{value:.2e}").replace("-", MINUS)
 
 
+def value_text(value: float) -> str:
+    """A number from a table as it stands there, as it may be a code: 1122, not 1,122."""
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
+        return f"{int(value)}".replace("-", MINUS)
+    return number(value)
+
+
+def amount(value: float) -> str:
+    """A number that is compared with others; with four digits it may be a year."""
+    return value_text(value) if abs(value) < 10_000 else number(value)
+
+
 def measured(value: float) -> str:
     """A rate or gap, always with the same number of digits."""
     if math.isnan(value):

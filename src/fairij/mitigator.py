@@ -128,6 +128,14 @@ class FairIJ(EditingEstimator):
     search_, diagnostics_ : Search, dict
         The search that was taken; damping, residuals, surrogates, seconds. With ``search="auto"``
         also why it was taken (``search_reason``).
+
+    Examples
+    --------
+    >>> fair = FairIJ(model, verbose=False)
+    >>> fair = fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=groups_val)
+    >>> gap = "demographic_parity_difference"
+    >>> bool(fair.after_[gap] < fair.before_[gap])
+    True
     """
 
     estimator: Any

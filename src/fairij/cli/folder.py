@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -210,12 +211,7 @@ def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
 
     by_group = pd.DataFrame.from_dict(stored["by_group"], orient="index")
     intervals = pd.DataFrame(stored["group_intervals"]).set_index(["group", "rate"])
-    group_scores = [
-        pd.DataFrame(rows).set_index(["group", "measure"]).astype(float)
-        for rows in [stored.get("group_scores", [])]
-        if rows
-    ]
-    return Audit(
+    found = Audit(
         frame(stored["metrics"]),
         by_group.rename_axis("group"),
         float(stored["confidence"]),
@@ -226,8 +222,12 @@ def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
         tuple(stored.get("notes", ())),
         frame(stored.get("ratios", {})),
         frame(stored.get("scores", {})),
-        *group_scores,
     )
+    scores = stored.get("group_scores", [])
+    if not scores:
+        return found
+    table = pd.DataFrame(scores).set_index(["group", "measure"]).astype(float)
+    return replace(found, group_scores=table)
 
 
 def write_page(

@@ -325,6 +325,27 @@ class PredictionOptions:
     ] = None
 
 
+@dataclass(frozen=True)
+class AuditPageOptions:
+    """The page of an audit, and what it looks for."""
+
+    page: Annotated[Path | None, "Write an HTML page about the audit here."] = None
+    title: Annotated[str, "Title of the page."] = "Fairness audit"
+    explore: Annotated[
+        list[str] | None,
+        "A further column: groups that differ are searched in its values too, and where up to "
+        "three columns meet; repeatable.",
+    ] = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.explore or ()))
+
+    def files(self) -> dict[str, Path]:
+        """The files to write, by their options."""
+        return {} if self.page is None else {"page": self.page}
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
     """The options of `compare`."""
@@ -345,7 +366,9 @@ class AuditOptions(CompareOptions):
         Path | None,
         "The model file, or a Hugging Face folder. Without it --score or --prediction.",
     ] = None
-    predictions: PredictionOptions = PredictionOptions()
+    predictions: PredictionOptions
+    page: AuditPageOptions
+    force: Force = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,7 @@ class Part:
     weight: NDArray[np.float64] | None
     is_text: bool = False  # the one feature
     classes: list[Any] | None = None  # as ``y`` has them, if their order was given
+    others: pd.DataFrame | None = None  # further columns that were asked for
 
     def __len__(self) -> int:
         return len(self.y)
@@ -69,6 +70,7 @@ def read_part(
     with_groups: bool = True,
     with_weights: bool = True,
     stream: bool = False,
+    others: Sequence[str] = (),
 ) -> Part:
     """Read a table for this model. Groups are optional without ``with_groups``."""
     if stream and file.takes_text:
@@ -79,7 +81,7 @@ def read_part(
     sensitive = list(dict.fromkeys(columns.sensitive))
     weights = [columns.weights] if columns.weights and with_weights else []
     has_groups = with_groups or all(name in table.columns for name in sensitive)
-    needed = [columns.label, *weights, *(sensitive if has_groups else [])]
+    needed = [columns.label, *weights, *(sensitive if has_groups else []), *others]
     require_columns(table.columns, needed, where=str(path))
     names = _feature_names(table.columns, columns, file, path)
     frame = table.read(list(dict.fromkeys(needed)))
@@ -98,6 +100,7 @@ def read_part(
         weights_of(frame[weights[0]], path) if weights else None,
         file.takes_text,
         classes,
+        frame[list(others)] if others else None,
     )
 
 

@@ -28,7 +28,15 @@ HIDDEN = (768, 128)  # units of the paper's non-linear head
 def load_encoder(
     folder: PathLike, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
 ) -> Any:
-    """An encoder from a folder or a name on the hub, frozen and without dropout."""
+    """An encoder from a folder or a name on the hub, frozen and without dropout.
+
+    Examples
+    --------
+    >>> from fairij.language import load_encoder
+    >>> encoder = load_encoder(folder)  # or the name of a model on the Hugging Face hub
+    >>> any(p.requires_grad for p in encoder.parameters())
+    False
+    """
     library = load_transformers()
     with reading(Path(folder), "a Hugging Face encoder"), quietly(library):
         config = library.AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -67,7 +75,15 @@ def encoder_of(model: Any) -> Any:
 
 
 def load_tokenizer(folder: PathLike) -> Any:
-    """The tokenizer of a folder or a name on the hub."""
+    """The tokenizer of a folder or a name on the hub.
+
+    Examples
+    --------
+    >>> from fairij.language import load_tokenizer
+    >>> tokenizer = load_tokenizer(folder)  # or the name of a model on the Hugging Face hub
+    >>> len(tokenizer("a kind word")["input_ids"]) > 2
+    True
+    """
     return load_transformers().AutoTokenizer.from_pretrained(folder)
 
 
@@ -83,6 +99,12 @@ def tokenise(texts: Any, tokenizer: Any, *, max_length: int | None = None) -> pd
     max_length : int, optional
         Longer texts are cut to this many tokens. By default the tokenizer's limit, or 512 if it
         has none.
+
+    Examples
+    --------
+    >>> from fairij.language import tokenise
+    >>> len(tokenise(["a kind word", "another one"], tokenizer))
+    2
     """
     if max_length is None:
         max_length = longest_text(None, tokenizer)
@@ -94,12 +116,26 @@ def tokenise(texts: Any, tokenizer: Any, *, max_length: int | None = None) -> pd
 
 
 def linear_head(n_inputs: int, *, seed: int = 0) -> nn.Module:
-    """One linear layer with one output (the paper's LC)."""
+    """One linear layer with one output (the paper's LC).
+
+    Examples
+    --------
+    >>> from fairij.language import linear_head
+    >>> linear_head(3)(torch.zeros(5, 3)).shape
+    torch.Size([5, 1])
+    """
     return nonlinear_head(n_inputs, hidden=(), seed=seed)
 
 
 def nonlinear_head(n_inputs: int, *, hidden: tuple[int, ...] = HIDDEN, seed: int = 0) -> nn.Module:
-    """Hidden layers with ReLU and one output (the paper's NC)."""
+    """Hidden layers with ReLU and one output (the paper's NC).
+
+    Examples
+    --------
+    >>> from fairij.language import nonlinear_head
+    >>> nonlinear_head(3, hidden=(8, 4))(torch.zeros(5, 3)).shape
+    torch.Size([5, 1])
+    """
     layers: list[nn.Module] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -123,6 +159,13 @@ class TextClassifier(nn.Module):
     max_length : int, optional
         Longer texts are cut to this many tokens. By default as many as tokenizer and model allow
         (`longest_text`).
+
+    Examples
+    --------
+    >>> from fairij.language import TextClassifier
+    >>> classifier = TextClassifier(text_model, tokenizer)
+    >>> len(classifier.tokenise(["a kind word", "another one"]))
+    2
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any, *, max_length: int | None = None) -> None:

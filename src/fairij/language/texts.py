@@ -28,6 +28,13 @@ def labelled(source: Any, *, text: str = "text", label: str = "label") -> tuple[
         texts of a file are not changed: "NA" stays "NA", and "007" stays "007".
     text, label : str, default="text" and "label"
         Names of the columns.
+
+    Examples
+    --------
+    >>> from fairij.language import labelled
+    >>> texts, labels = labelled(pd.DataFrame({"text": ["kind", "rude"], "label": [0, 1]}))
+    >>> len(texts), len(labels)
+    (2, 2)
     """
     if isinstance(source, (str, Path)):
         source = read_table(source, columns=(text, label), text_columns=(text,))

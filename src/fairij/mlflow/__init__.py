@@ -63,6 +63,13 @@ def log(
     -------
     ModelInfo
         What MLflow says of the model, such as its ``model_uri``.
+
+    Examples
+    --------
+    >>> import fairij.mlflow
+    >>> about = fairij.mlflow.log(fair, pip_requirements=["scikit-learn"])
+    >>> about.flavors["sklearn"]["serialization_format"]
+    'skops'
     """
     check_is_fitted(fitted, "edit_")
     if page is not None and not path_of("page", page, "name a page, as in 'page.html'").is_file():

@@ -73,6 +73,12 @@ def model_card(
     -------
     str
         The card.
+
+    Examples
+    --------
+    >>> from fairij.report import model_card
+    >>> model_card(fair, name="Loans").splitlines()[1]
+    'library_name: "sklearn"'
     """
     check_is_fitted(fitted, "edit_")
     if isinstance(tags, str):

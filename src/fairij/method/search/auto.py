@@ -19,6 +19,11 @@ class Auto(SearchDefaults):
     observed groups, and the validation loss with chances of groups, the one whose choice is better
     on validation rows that its edits had not seen. With ``drop="loss_aware"``: `Grid`, as only
     rows can be dropped by two scores.
+
+    Examples
+    --------
+    >>> FairIJ(model, search=Auto()).search  # the same as search="auto"
+    Auto()
     """
 
     name: ClassVar[str] = "auto"

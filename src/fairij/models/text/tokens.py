@@ -154,7 +154,14 @@ def with_padding_token(tokenizer: Any) -> Any:
 
 
 def longest_text(model: Any, tokenizer: Any) -> int:
-    """How many tokens a text may have: by the tokenizer's limit and the model's positions."""
+    """How many tokens a text may have: by the tokenizer's limit and the model's positions.
+
+    Examples
+    --------
+    >>> from fairij.language import longest_text
+    >>> longest_text(encoder, tokenizer) > 0
+    True
+    """
     allowed = getattr(tokenizer, "model_max_length", None) or 0
     limits = [int(allowed)] if 0 < allowed < 2**30 else []  # a huge number means no limit
     return min([*limits, *_positions(model)], default=512)

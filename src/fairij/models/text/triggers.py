@@ -48,6 +48,13 @@ class TriggerTokens(nn.Module):
         pooler.
     seed : int, default=0
         Seed for the triggers, drawn from the encoder's own embeddings, and for the linear head.
+
+    Examples
+    --------
+    >>> from fairij.language import TriggerTokens
+    >>> tokens = TriggerTokens(encoder, n_tokens=2)
+    >>> sum(p.numel() for p in tokens.parameters() if p.requires_grad) > 0
+    True
     """
 
     def __init__(

@@ -252,8 +252,10 @@ class EditOptions:
         "Added to the curvature (default: 0.01), or auto. Repeat it to try several.",
     ] = None
     curvature: Annotated[str, "One of ggn, empirical_fisher, hessian."] = "ggn"
-    search: Annotated[str, f"Which edits to try: {', '.join(searches.NAMES)}."] = "grid"
-    max_k: Annotated[int | None, "Most rows to drop (grid and sequential search)."] = None
+    search: Annotated[str, f"Which edits to try: {', '.join(searches.NAMES)}."] = "auto"
+    max_k: Annotated[
+        int | None, "Most rows to drop (grid and sequential search; grid without --search)."
+    ] = None
     scale: Annotated[
         list[float] | None, "Multiply the edit by this; repeatable. Default: that of the search."
     ] = None

@@ -47,16 +47,15 @@ def score_changes(
 
 
 def _calibration(bins: Array, groups: Groups, z: float) -> pd.DataFrame:
-    """Each group's calibration error before and after, and how large the second is for sure.
+    """Each group's calibration error before and after, and ``low``, how large the second is surely.
 
-    On few rows the error is above zero by chance alone: by about ``sqrt(2 / pi)`` of the standard
-    error of each bin. ``low`` is without that, and ``z`` standard errors lower.
+    On few rows both are above zero by chance alone, and by about as much, so that their difference
+    says what the edit did.
     """
     bins = bins[:, : len(groups.names)]
     before, after = calibration_error(bins)
     noise = _deviations(bins[1]) / np.maximum(bins[1][..., 0].sum(-1), 1)[:, None]
-    by_chance = np.sqrt(2 / np.pi) * noise.sum(-1)
-    low = after - by_chance - z * np.sqrt((noise**2).sum(-1))
+    low = after - z * np.sqrt((noise**2).sum(-1))
     columns = {"before": before, "after": after, "low": np.maximum(low, 0)}
     return pd.DataFrame(columns, index=pd.Index(groups.names, name="group"))
 

@@ -25,6 +25,7 @@ Middle = Callable[[Tensor, Some], Tensor]
 Held = NDArray[np.int64] | Literal["unknown"] | None
 """Rows that training did not see: their numbers, "unknown", or None."""
 
+KEPT = ("constant", "factored")  # modes of `Linearization` whose products do not run the model
 HELD_BACK = (
     "Early stopping kept some rows out of training, and fairij cannot tell which ones from the "
     "model and the rows given. They are scored, and may be dropped, as if the model had been "

@@ -112,6 +112,9 @@ class Constrained(SearchDefaults):
     def quicker(self) -> Constrained:
         return replace(self, steps=max(1, self.steps // 2), newton=1)
 
+    def most(self, rows: int) -> int:
+        return 1  # none is dropped, so none is held in memory; one says that the gap can be lowered
+
     @property
     def _length(self) -> int:
         return round(self.steps * (1 + self.beyond)) * self.newton

@@ -99,6 +99,9 @@ class ModelOptions:
         bool,
         "Open pickle, joblib and exported torch files. They run code that they carry.",
     ] = False
+    base_model: Annotated[
+        Path | None, "The folder of the Hugging Face model that an adapter (peft) changes."
+    ] = None
     max_memory: MaxMemory = None
 
     def open(self, path: Path) -> ModelFile:
@@ -114,7 +117,8 @@ class ModelOptions:
                 f"""--model-args must be a JSON object, as in '{{"inputs": 4}}'; got {arguments}."""
             )
         trusted = tuple(self.trust or ())
-        return load_model(path, Opening(self.trust_pickle, trusted, self.model_class, arguments))
+        about = (self.trust_pickle, trusted, self.model_class, arguments, self.base_model)
+        return load_model(path, Opening(*about))
 
 
 @dataclass(frozen=True)

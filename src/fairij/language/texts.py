@@ -94,14 +94,6 @@ def texts_of(name: str, source: Any) -> list[str]:
     return texts
 
 
-def encoded(texts: list[str], tokenizer: Any, max_length: int) -> dict[str, list[list[int]]]:
-    """The tokens of texts, unpadded. Without a mask from the tokenizer, every token counts."""
-    given = tokenizer(texts, truncation=True, max_length=max_length)
-    columns = {name: given[name] for name in NAMES if name in given}
-    columns.setdefault("attention_mask", [[1] * len(row) for row in columns["input_ids"]])
-    return columns
-
-
 def padded(
     X: Any, device: torch.device, *, pad: int | None, tokenise: Tokenise | None = None
 ) -> Tokens:

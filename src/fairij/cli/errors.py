@@ -31,8 +31,9 @@ EXIT_CODES = {
     FAILED: "failed, for the reason given (a solver that failed, an edit for another model, data "
     "that could not be fetched)",
     BAD_INPUT: "wrong options or bad input (columns, tables, model files); nothing done",
-    TARGET_MISSED: "done and written, but the --target-gap or the --accuracy-budget is missed, on "
-    "the --test rows, or (of a gap) on the validation rows",
+    TARGET_MISSED: "done and written, but a target (--target-gap, --target-ratio) or a budget that "
+    "was given (--accuracy-budget, --budget) is missed, on the --test rows, or (of a gap) on the "
+    "validation rows",
     CANNOT_WRITE: "the output could not be written (full disk, read-only folder)",
     LIMIT_BROKEN: "done and written, but a --max-gap or --min-ratio of `audit` is not kept, or "
     "could not be measured",

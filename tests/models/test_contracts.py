@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
@@ -66,6 +67,7 @@ def estimators() -> None:
         ("multinomial", "three", LogisticRegression(class_weight="balanced")),
         ("sgd", "binary", SGDClassifier("log_loss", early_stopping=True, random_state=0)),
         ("least squares", "real", LinearRegression()),
+        ("discriminant", "three", LinearDiscriminantAnalysis()),
         ("perceptron", "three", MLPClassifier(activation="tanh", **network)),
         ("perceptron, one output", "real", MLPRegressor(activation="tanh", **network)),
         ("histogram", "three", HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=4)),
@@ -120,6 +122,14 @@ def catboost(X: Any, y: Any) -> Any:
     library = pytest.importorskip("catboost")
     settings = {"iterations": 3, "depth": 2, "verbose": False, "thread_count": 1}
     return library.CatBoostClassifier(allow_writing_files=False, **settings).fit(X, y)
+
+
+@case("skorch")
+def skorch(X: Any, y: Any) -> Any:
+    library = pytest.importorskip("skorch")
+    torch.manual_seed(0)
+    net = library.NeuralNetBinaryClassifier(mlp().double(), max_epochs=1, verbose=0)
+    return net.fit(X, y.astype(float))
 
 
 @case("ebm", "three")

@@ -18,6 +18,8 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    StackingClassifier,
+    VotingClassifier,
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
@@ -61,6 +63,10 @@ def estimators() -> None:
     """One line per scikit-learn estimator."""
     network = {"hidden_layer_sizes": (3,), "solver": "lbfgs", "max_iter": 30, "random_state": 0}
     small = {"max_depth": 2, "min_samples_leaf": 30, "random_state": 0}
+    members = [
+        ("linear", LogisticRegression()),
+        ("trees", GradientBoostingClassifier(n_estimators=2, max_depth=2)),
+    ]
     scaled = make_pipeline(StandardScaler(), LogisticRegression())
     for name, task, model in (
         ("logistic", "binary", LogisticRegression(C=0.5)),
@@ -80,6 +86,9 @@ def estimators() -> None:
         ("forest", "binary", RandomForestClassifier(n_estimators=3, **small)),
         ("forest, three classes", "three", RandomForestClassifier(n_estimators=3, **small)),
         ("forest, one output", "real", RandomForestRegressor(n_estimators=3, **small)),
+        ("voting", "binary", VotingClassifier(members, voting="soft")),
+        ("voting, three classes", "three", VotingClassifier(members, voting="soft")),
+        ("stack", "binary", StackingClassifier(members, cv=2)),
         ("pipeline", "binary", scaled),
         ("search", "binary", GridSearchCV(scaled, {"logisticregression__C": [0.1, 1.0]}, cv=2)),
     ):

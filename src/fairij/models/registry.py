@@ -113,6 +113,8 @@ FAMILIES: list[Family] = [
         "RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor, BaggingClassifier, "
         "BaggingRegressor",
     ),
+    family("sklearn.voting:VotingEditable", sklearn="VotingClassifier, VotingRegressor"),
+    family("sklearn.pipeline:stack", sklearn="StackingClassifier, StackingRegressor"),
     family("sklearn.pipeline:pipeline", sklearn="Pipeline"),
     family("sklearn.pipeline:search", "GridSearchCV and similar", sklearn="BaseSearchCV"),
     family("sklearn.pipeline:frozen", sklearn="FrozenEstimator"),

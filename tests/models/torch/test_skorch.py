@@ -131,6 +131,7 @@ def test_rows_kept_for_validation_are_named() -> None:
         FairIJ(net, search="constrained", verbose=False).fit(data.X.astype("f4"), data.y, **groups)
 
 
+@pytest.mark.slow
 def test_a_process_without_fairij_predicts_the_same(tmp_path: Path) -> None:
     net, _, X_new = fitted("binary")
     editable = adapt(net)
@@ -162,6 +163,7 @@ def test_what_cannot_be_edited_is_refused() -> None:
         adapt(net)
 
 
+@pytest.mark.slow
 def test_a_lightning_module_is_a_torch_module() -> None:
     """Its forward pass is edited; hooks and settings come along."""
     pytest.importorskip("lightning_utilities")

@@ -1,4 +1,4 @@
-"""Candidates fitted alone: does each have the gap of the table, on Adult's network?
+"""Candidates fitted alone: how far their gaps are from those of the table, on Adult's network.
 
 `python -m benchmarks.alone` fits the grid of 273 candidates for two seeds, then each number of
 dropped rows by itself, and once all of them by tight solves. It prints how far gaps differ.

@@ -13,10 +13,28 @@ from typing import TYPE_CHECKING, Any
 from fairij._version import __version__
 
 if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
-    from fairij import baselines, datasets, errors, fairness, language, models, report, solvers
+    from fairij import (
+        baselines,
+        datasets,
+        errors,
+        fairness,
+        language,
+        mlflow,
+        models,
+        report,
+        solvers,
+    )
     from fairij.data.arrow_source import ArrowSource
     from fairij.data.sources import ArraySource, LoaderSource
-    from fairij.fairness import CONSTRAINTS, Audit, Constraint, GroupChances, TopShare, audit
+    from fairij.fairness import (
+        CONSTRAINTS,
+        Audit,
+        Constraint,
+        Counterfactual,
+        GroupChances,
+        TopShare,
+        audit,
+    )
     from fairij.method.curvature import CURVATURES
     from fairij.method.search.auto import Auto
     from fairij.method.search.constrained import Constrained
@@ -47,7 +65,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
 _NAMES = {
     "data.arrow_source": "ArrowSource",
     "data.sources": "ArraySource LoaderSource",
-    "fairness": "CONSTRAINTS Audit Constraint GroupChances TopShare audit",
+    "fairness": "CONSTRAINTS Audit Constraint Counterfactual GroupChances TopShare audit",
     "method.curvature": "CURVATURES",
     "models.losses": "LOSSES",
     "method.search": "AllPositive Auto Constrained Grid Path Reweight Sequential",
@@ -60,16 +78,26 @@ _NAMES = {
     "SharedConjugateGradient Woodbury",
     "storage.edits": "Edit",
 }
-_ROOMS = {"baselines", "datasets", "errors", "fairness", "language", "models", "report", "solvers"}
+_ROOMS = {
+    "baselines",
+    "datasets",
+    "errors",
+    "fairness",
+    "language",
+    "mlflow",
+    "models",
+    "report",
+    "solvers",
+}
 
 __all__ = [
     "CONSTRAINTS", "CURVATURES", "LOSSES", "SOLVERS", "AccuracyBudget", "AllPositive",
     "ArraySource", "ArrowSource", "Audit", "Auto", "Budget", "ConjugateGradient", "Constrained",
-    "Constraint", "Edit", "Editable", "Exact", "FairIJ", "Grid", "GroupChances", "Identity",
-    "LoaderSource", "LowestGap", "Neumann", "Path", "PrintedWoodFisher", "Reweight", "Sequential",
-    "Shard", "SharedConjugateGradient", "TargetGap", "TargetRatio", "TopShare", "Woodbury",
-    "__version__", "adapt", "audit", "baselines", "datasets", "errors", "fairness", "language",
-    "models", "pareto_front", "report", "solvers", "stream_influence",
+    "Constraint", "Counterfactual", "Edit", "Editable", "Exact", "FairIJ", "Grid", "GroupChances",
+    "Identity", "LoaderSource", "LowestGap", "Neumann", "Path", "PrintedWoodFisher", "Reweight",
+    "Sequential", "Shard", "SharedConjugateGradient", "TargetGap", "TargetRatio", "TopShare",
+    "Woodbury", "__version__", "adapt", "audit", "baselines", "datasets", "errors", "fairness",
+    "language", "mlflow", "models", "pareto_front", "report", "solvers", "stream_influence",
 ]  # fmt: skip
 
 

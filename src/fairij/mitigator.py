@@ -17,8 +17,8 @@ from fairij.data.checks import data_of
 from fairij.data.hashing import data_fingerprint, in_background
 from fairij.data.rows import as_source, is_streamed, n_rows, processes, remember_columns
 from fairij.errors import Notice
-from fairij.fairness.constraints import Constraint, Surrogate
 from fairij.fairness.decisions import TopShare
+from fairij.fairness.joint import Asked
 from fairij.method.engine import Engine
 from fairij.method.preparation import check_batches, check_seed, check_settings, prepare
 from fairij.method.refit import refits_of
@@ -40,16 +40,17 @@ from fairij.storage.edits import edit_of
 class FairIJ(EditingEstimator):
     """Edit a fitted model so that a gap between groups shrinks, without training it again.
 
-    Finds the training rows that push the gap up. Then moves the model's parameters as if it had
-    been trained without the worst k of them. Groups are needed on validation rows only.
+    Scores the training rows by how they push the gap up. Then moves the model's parameters to where
+    the gap is small and the training loss as low as it can be there, or (``search="grid"``) as if
+    the worst rows had been left out. Groups are needed on validation rows only.
 
     Parameters
     ----------
     estimator : object
         The fitted model. It is never changed.
-    constraints : str, Constraint or callable, default="demographic_parity"
-        The gap to make small: a name in `fairij.CONSTRAINTS`, or a differentiable function of
-        (outputs, y, groups).
+    constraints : str, Constraint, callable or list, default="demographic_parity"
+        The gap to make small: a name in `fairij.CONSTRAINTS`, a differentiable function of
+        (outputs, y, groups), or a list of names and `Counterfactual`, closed together.
     solver : str or Solver, default="cg"
         How to solve with the curvature: a name in `fairij.SOLVERS`, or a solver object.
     damping : float, sequence of float or "auto", default=1e-2
@@ -57,10 +58,10 @@ class FairIJ(EditingEstimator):
         hundredth of the largest eigenvalue: only for features of one scale.
     curvature : {"ggn", "empirical_fisher", "hessian"}, default="ggn"
         Which second derivative of the training loss to use.
-    search : str or Search, default="grid"
-        Which edits to try. "grid" (k by scale), "all_positive" and "sequential" drop rows;
-        "reweight" lowers the weights of harmful rows; "path" and "constrained" go in small steps.
-        "auto" takes the form of "constrained" that suits the model.
+    search : str or Search, default="auto"
+        Which edits to try. "auto" takes the form of "constrained" that suits the model.
+        "constrained" and "path" go in small steps; "grid" (k by scale, as in the paper),
+        "all_positive" and "sequential" drop rows; "reweight" lowers the weights of harmful rows.
     selection : str or Selection, default="budget"
         Which edit to take: the smallest gap that costs little (`Budget`), or "lowest_gap".
     drop : {"fairness", "loss_aware"}, default="fairness"
@@ -117,8 +118,7 @@ class FairIJ(EditingEstimator):
     dropped_, predicted_refits_ : ndarray of int, list of PredictedRefit
         The dropped rows, most harmful first, if the search drops any; what `predict_refit` found.
     candidates_, chosen_, moves_ : DataFrame, int, ndarray of shape (R, D) or None
-        All edits that were tried, and the row of the one that was taken. Of searches that drop no
-        rows: the parameter change of each.
+        All edits that were tried, the row of the one taken; if no rows are dropped, each change.
     before_, after_, holdout_before_, holdout_after_ : Audit
         Metrics on the rows of the choice (so they are optimistic), and on held-out rows if any.
     honest_gap_ : HonestGap or None
@@ -126,17 +126,25 @@ class FairIJ(EditingEstimator):
     edit_, threshold_ : Edit, float
         The edit, which can be saved, applied and undone; the cut-off of ``predict``.
     search_, diagnostics_ : Search, dict
-        The search that was taken; damping, residuals, surrogates, seconds. With ``search="auto"``
+        The search that was taken; damping, residuals, surrogates, seconds; with ``search="auto"``
         also why it was taken (``search_reason``).
+
+    Examples
+    --------
+    >>> fair = FairIJ(model, verbose=False)
+    >>> fair = fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=groups_val)
+    >>> gap = "demographic_parity_difference"
+    >>> bool(fair.after_[gap] < fair.before_[gap])
+    True
     """
 
     estimator: Any
     _: KW_ONLY
-    constraints: str | Constraint | Surrogate = "demographic_parity"
+    constraints: Asked | Sequence[Asked] = "demographic_parity"
     solver: str | Solver = "cg"
     damping: float | Sequence[float] | str = 1e-2
     curvature: str = "ggn"
-    search: str | Search = "grid"
+    search: str | Search = "auto"
     selection: str | Selection = "budget"
     drop: str = "fairness"
     validation: str = "reuse"
@@ -218,11 +226,11 @@ class FairIJ(EditingEstimator):
         return run.editable(model, limit)
 
     @property
-    def _plots(self) -> Any:
+    def _report(self) -> Any:
         check_is_fitted(self, "edit_")
-        from fairij.report import plots  # loads the drawing library
+        from fairij import report  # loads the drawing library
 
-        return plots
+        return report
 
     def _html_repr(self) -> str:  # for scikit-learn's display in notebooks
         if not hasattr(self, "edit_"):

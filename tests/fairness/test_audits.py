@@ -166,10 +166,10 @@ def test_what_cannot_be_audited_is_refused(change: dict[str, Any], message: str)
             function(**(OK | change))
 
 
-def test_probabilities_are_not_taken_for_labels() -> None:
+def test_fractions_are_not_taken_for_labels() -> None:
     y, groups = [0, 1, 0, 1], ["a", "a", "b", "b"]
     with pytest.raises(InvalidInputError, match=r"`y_pred` must hold predicted labels, .* 0\.25"):
-        fairness.audit(y, [0.25, 0.75, 0.5, 1.0], sensitive_features=groups)
+        fairness.audit(y, [0.25, 0.75, 1.5, 1.0], sensitive_features=groups)
     assert fairness.audit(y, [0.0, 1.0, 1.0, 1.0], sensitive_features=groups)["accuracy"] == 0.75
 
 

@@ -12,6 +12,7 @@ from fairij.cli.errors import EPILOG
 from fairij.cli.options import (
     LABEL_CONSTRAINTS,
     AuditOptions,
+    CompareOptions,
     Config,
     DataHome,
     Force,
@@ -20,7 +21,6 @@ from fairij.cli.options import (
     MaxMemory,
     MitigateOptions,
     ModelOptions,
-    ModelPath,
     MoveOptions,
     ShowColumn,
 )
@@ -46,16 +46,21 @@ DATASETS = {
 @command(
     app,
     "fairij audit --model model.txt --table test.csv --label income --sensitive sex",
+    "fairij audit --table predictions.csv --label income --score p --sensitive sex "
+    "--page audit.html",
     "fairij audit --model model.skops --table people.parquet --label y --sensitive sex "
     "--sensitive race --json",
     "fairij audit --model net.safetensors --model-class net.py:Net --table shop.duckdb "
     '--query "select * from orders" --label paid --sensitive gender',
 )
-def audit(model: ModelPath, asked: AuditOptions) -> None:
-    """Show how a model treats groups: rates and gaps on a table, with intervals."""
-    from fairij.cli.measure import audit_model
+def audit(asked: AuditOptions) -> None:
+    """Show how a model treats groups: rates and gaps on a table, with intervals.
 
-    audit_model(model, asked)
+    Give a model file, or a table in which any model's scores or predicted labels stand.
+    """
+    from fairij.cli.audits import run_audit
+
+    run_audit(asked)
 
 
 @command(
@@ -131,7 +136,7 @@ def compare(
             show_default=False,
         ),
     ],
-    asked: AuditOptions,
+    asked: CompareOptions,
 ) -> None:
     """Measure several models, or edits of the first one, side by side on one table."""
     from fairij.cli.measure import compare_models

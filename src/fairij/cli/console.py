@@ -19,10 +19,12 @@ from fairij.errors import STEERING, printable
 
 if TYPE_CHECKING:
     from fairij.fairness import Audit
+    from fairij.fairness.subgroups import Subgroups
 
 # Standard output, while a command runs. What libraries print meanwhile goes to standard error.
 RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
 NOT_DEFINED = "not defined"
+MOST_SUBGROUPS = 10  # on the screen
 WIDE = 200  # columns of text where there is no screen, as in a file
 
 
@@ -107,10 +109,28 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         "confidence": audit.confidence,
         "positive_label": audit.positive_label,
         "ratios": audit.ratios.to_dict(orient="index"),
+        "scores": audit.scores.to_dict(orient="index"),
+        "group_scores": [
+            dict(zip(["group", "measure", *columns[2:]], row, strict=True))
+            for row in audit.group_scores.reset_index().itertuples(index=False)
+        ],
         "more": audit.more.to_dict(orient="index"),
         "undefined": list(audit.undefined),
         "notes": list(audit.notes),
+        "calibration": _lines(audit.calibration),
+        "subgroups": _subgroups_dict(audit.subgroups),
     }
+
+
+def _lines(frame: Any) -> list[dict[str, Any]] | None:
+    return None if frame is None else list(frame.to_dict(orient="records"))
+
+
+def _subgroups_dict(found: Subgroups | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    counts = {"groups": found.groups, "compared": found.compared}
+    return {"found": _lines(found.found), **counts, "attributes": list(found.attributes)}
 
 
 def positive_said(audit: Audit) -> str:
@@ -124,26 +144,66 @@ def metrics_table(title: str, audits: Mapping[str, Audit]) -> Table:
 
     name = f"{title} ({_level(audits)} intervals)"
     table = table_of(name, ["metric", *audits], numbers=audits)
-    for metric in next(iter(audits.values())).metrics.index:
-        rows = [audit.metrics.loc[metric] for audit in audits.values()]
+    first = next(iter(audits.values()))
+    for metric in (*first.metrics.index, *first.scores.index):
+        rows = [frame_with(audit, str(metric)).loc[metric] for audit in audits.values()]
         cells = [_cell(float(r["value"]), float(r["low"]), float(r["high"])) for r in rows]
         plain_name = str(metric).replace("_difference", "_gap").replace("_", " ")
         table.add_row(Text(LABELS.get(str(metric), plain_name)), *cells)
     return table
 
 
+def frame_with(audit: Audit, metric: str) -> Any:
+    """The table of an audit that has this metric."""
+    return audit.metrics if metric in audit.metrics.index else audit.scores
+
+
 def groups_table(title: str, audit: Audit) -> Table:
     """The number of rows of each group, and its rates with their intervals."""
+    from fairij.report.wording import plain as in_words
+
     name = f"{title} ({_level({title: audit})} intervals)"
     table = table_of(name, ["group", "rows", "rate", "value"], numbers={"rows", "value"})
     intervals = audit.group_intervals
     for group, count in audit.by_group["count"].items():
         shown = (Text(str(group)), f"{count:.0f}")
-        of_group = intervals.xs(group, level="group")[["value", "low", "high"]]
-        for rate, cells in zip(of_group.index, of_group.to_numpy().tolist(), strict=True):
-            table.add_row(*shown, Text(str(rate).replace("_", " ")), _cell(*cells))
-            shown = (Text(), "")
+        for frame in (intervals, audit.group_scores):
+            if not len(frame):
+                continue
+            of_group = frame.xs(group, level="group")[["value", "low", "high"]]
+            for rate, cells in zip(of_group.index, of_group.to_numpy().tolist(), strict=True):
+                table.add_row(*shown, Text(in_words(rate)), _cell(*cells))
+                shown = (Text(), "")
     return table
+
+
+def show_subgroups(found: Subgroups) -> None:
+    """The groups that a search found, if it found any, and how much was compared."""
+    from fairij.report.wording import plain as in_words
+
+    numbers = ("here", "others", "rows", "p (corrected)")
+    names = ["group", "rate", *numbers]
+    table = table_of("groups that differ, also where attributes meet", names, numbers=numbers)
+    for line in found.found.head(MOST_SUBGROUPS).itertuples(index=False):
+        group, _, rate, value, others, _, rows, p = line
+        sure = "< 0.0001" if p < 1e-4 else f"{p:.4f}"
+        cells = (f"{value:.4f}", f"{others:.4f}", f"{rows:.0f}", sure)
+        table.add_row(Text(str(group)), Text(in_words(rate)), *cells)
+    if len(found.found):
+        show(table)
+    say(_searched(found))
+
+
+def _searched(found: Subgroups) -> str:
+    """How much was compared, and how much was found."""
+    differ, more = len(found.found), len(found.found) - MOST_SUBGROUPS
+    text = (
+        f"{found.groups:,} groups were searched, of {' and '.join(found.attributes)}, and "
+        f"{found.compared:,} rates compared; p-values are corrected for that (Holm). "
+    )
+    if not differ:
+        return f"{text}None surely differs."
+    return f"{text}{differ:,} differ." + (f" {more:,} of them are not shown." if more > 0 else "")
 
 
 def show_audits(title: str, audits: Mapping[str, Audit]) -> None:
@@ -161,6 +221,8 @@ def show_audits(title: str, audits: Mapping[str, Audit]) -> None:
 def _cell(value: float, low: float, high: float) -> str:
     if math.isnan(value):
         return NOT_DEFINED
+    if math.isnan(low):
+        return f"{value:.4f}"
     return f"{value:.4f} ({low:.3f}, {high:.3f})"
 
 

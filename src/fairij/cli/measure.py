@@ -1,4 +1,4 @@
-"""Audits of models on a table: the work of `fairij audit` and `fairij compare`."""
+"""Models measured on a table: the work of `fairij compare`."""
 
 from __future__ import annotations
 
@@ -11,43 +11,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
 
 import fairij
-from fairij.cli.console import audit_dict, print_json, say, show_audits
-from fairij.cli.options import AuditOptions, MeasureOptions
+from fairij.cli.console import audit_dict, print_json, show_audits
+from fairij.cli.options import CompareOptions, MeasureOptions
 from fairij.cli.outputs import MARK
-from fairij.cli.rows import Part, check_two_groups, features_said, read_part
+from fairij.cli.rows import Part, check_two_groups, read_part
 from fairij.errors import FairIJError, InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.models import adapt
 from fairij.models.doubts import check_are_logits, doubts, outputs_asked
-from fairij.models.labels import class_words, encode_labels, known_classes, positive_label
+from fairij.models.labels import (
+    class_words,
+    decision_of,
+    encode_labels,
+    known_classes,
+    positive_label,
+)
 from fairij.storage.edits import FORMAT, Edit
 from fairij.storage.model_files import ModelFile
 
 HEADER_BYTES = 4096
 
 
-def audit_model(model: Path, asked: AuditOptions) -> None:
-    file, table, columns = asked.opening.open(model), asked.table.table, asked.columns
-    part = check_two_groups(_read(asked, file), table)
-    found = measured(file.model, part, asked.how)
-    if asked.as_json:
-        print_json(
-            {
-                **audit_dict(found),
-                "rows": len(part),
-                "model": {"path": str(model), "kind": file.kind},
-                "features": part.feature_names,
-                "sensitive": columns.sensitive,
-            }
-        )
-        return
-    show_audits(f"{model.name} on {len(part)} rows of {table.name}", {"value": found})
-    say(f"The model has {features_said(part, columns)}")
-
-
-def compare_models(models: list[Path], asked: AuditOptions) -> None:
+def compare_models(models: list[Path], asked: CompareOptions) -> None:
     names, table = _names(models), asked.table.table
     if _edit_at(models[0]) is not None:
         raise InvalidInputError(
@@ -71,7 +60,7 @@ def compare_models(models: list[Path], asked: AuditOptions) -> None:
     show_audits(f"{len(part)} rows of {table.name}", found)
 
 
-def _read(asked: AuditOptions, file: ModelFile) -> Part:
+def _read(asked: CompareOptions, file: ModelFile) -> Part:
     return read_part(asked.table.table, asked.table.query, asked.columns, file)
 
 
@@ -100,7 +89,14 @@ def _edit_at(path: Path) -> Edit | None:
     return None
 
 
-def measured(model: Any, part: Part, how: MeasureOptions, *, confirmed: bool = False) -> Audit:
+def measured(
+    model: Any,
+    part: Part,
+    how: MeasureOptions,
+    *,
+    confirmed: bool = False,
+    attributes: pd.DataFrame | None = None,
+) -> Audit:
     """Metrics with intervals and rates by group, measured as `FairIJ` does.
 
     Raises if the outputs speak for another label than they are taken for, or if they may be
@@ -118,7 +114,9 @@ def measured(model: Any, part: Part, how: MeasureOptions, *, confirmed: bool = F
     named = replace(labels, classes=part.named(labels.classes))
     for notice in doubts(named, z, confirmed=confirmed or part.classes is not None):
         warnings.warn(notice.text, notice.category, stacklevel=2)
-    predicted = labels.loss.predict(z).cpu().numpy()
+    decision = decision_of(named, how.cut(), None, z)
+    weight = None if part.weight is None else torch.as_tensor(part.weight)
+    predicted = labels.loss.predict(decision.outputs(z, weight)).cpu().numpy()
     truth = labels.train.cpu().numpy()
     settings: dict[str, Any] = {"confidence": how.confidence, "random_state": how.seed}
     if not labels.loss.is_classification:
@@ -128,6 +126,9 @@ def measured(model: Any, part: Part, how: MeasureOptions, *, confirmed: bool = F
     if len(labels.classes) > 2:  # of two classes, 1 is the positive one
         predicted, truth = labels.classes[predicted], labels.classes[truth.astype(int)]
     settings |= {"sample_weight": part.weight, "class_names": class_words(named.classes)}
+    settings["attributes"] = attributes
+    if len(labels.classes) == 2:
+        settings["scores"] = decision.chance(z).cpu().numpy()
     found = audit(truth, predicted, sensitive_features=part.groups, **settings)
     return replace(found, positive_label=positive_label(named.classes))
 

@@ -16,6 +16,7 @@ from fairij.errors import InvalidInputError
 from fairij.method import search as searches
 
 if TYPE_CHECKING:
+    from fairij.fairness.decisions import TopShare
     from fairij.storage.model_files import ModelFile
 
 CONSTRAINTS, LABEL_CONSTRAINTS = "{constraints}", "{constraints of labels}"  # see `with_names`
@@ -35,6 +36,29 @@ ShowColumn = Annotated[
     "repeatable.",
 ]
 OUTPUTS_HELP = "What a torch module returns: logits, probabilities, or auto to find out."
+THRESHOLD_HELP = (
+    "Accept rows whose chance of the positive label is at least this, as 0.3; or top=0.1, the "
+    "tenth with the highest chances."
+)
+
+
+def threshold_of(text: str | None) -> float | TopShare | None:
+    """The cut-off that --threshold names."""
+    if text is None:
+        return None
+    from fairij.fairness.decisions import TopShare, check_threshold
+
+    share = text.removeprefix("top=")
+    try:
+        value = float(share)
+        check_threshold(value)
+    except ValueError:
+        raise InvalidInputError(
+            "--threshold must be a chance above 0 and below 1, as 0.3, or a share to accept, as "
+            f"top=0.1; got {text!r}.",
+            parameter="threshold",
+        ) from None
+    return value if share == text else TopShare(value)
 
 
 def _limit_memory(size: int | None) -> int | None:
@@ -75,6 +99,9 @@ class ModelOptions:
         bool,
         "Open pickle, joblib and exported torch files. They run code that they carry.",
     ] = False
+    base_model: Annotated[
+        Path | None, "The folder of the Hugging Face model that an adapter (peft) changes."
+    ] = None
     max_memory: MaxMemory = None
 
     def open(self, path: Path) -> ModelFile:
@@ -90,7 +117,8 @@ class ModelOptions:
                 f"""--model-args must be a JSON object, as in '{{"inputs": 4}}'; got {arguments}."""
             )
         trusted = tuple(self.trust or ())
-        return load_model(path, Opening(self.trust_pickle, trusted, self.model_class, arguments))
+        about = (self.trust_pickle, trusted, self.model_class, arguments, self.base_model)
+        return load_model(path, Opening(*about))
 
 
 @dataclass(frozen=True)
@@ -139,9 +167,13 @@ class MeasureOptions:
     outputs: Annotated[str, OUTPUTS_HELP] = "auto"
     confidence: Annotated[float, "Level of the intervals."] = 0.95
     seed: Annotated[int, Option(min=0, help="Seed of the bootstrap.")] = 0
+    threshold: Annotated[str | None, THRESHOLD_HELP] = None
 
     def __post_init__(self) -> None:
         check_choices(self)
+
+    def cut(self) -> float | TopShare | None:
+        return threshold_of(self.threshold)
 
 
 @dataclass(frozen=True)
@@ -176,6 +208,11 @@ class PageOptions:
         "Own sentences for the identity probe, in a table with the columns kind and text. Without "
         "it a model of texts is tried with fairij's sentences.",
     ] = None
+    model_card: Annotated[
+        bool,
+        "Also write README.md, a model card in Markdown with the metadata that model registries "
+        "read.",
+    ] = False
     predict_refit: Annotated[
         list[str] | None,
         "Predict what training again would do without the rows that the edit drops (chosen), or "
@@ -219,8 +256,10 @@ class EditOptions:
         "Added to the curvature (default: 0.01), or auto. Repeat it to try several.",
     ] = None
     curvature: Annotated[str, "One of ggn, empirical_fisher, hessian."] = "ggn"
-    search: Annotated[str, f"Which edits to try: {', '.join(searches.NAMES)}."] = "grid"
-    max_k: Annotated[int | None, "Most rows to drop (grid and sequential search)."] = None
+    search: Annotated[str, f"Which edits to try: {', '.join(searches.NAMES)}."] = "auto"
+    max_k: Annotated[
+        int | None, "Most rows to drop (grid and sequential search; grid without --search)."
+    ] = None
     scale: Annotated[
         list[float] | None, "Multiply the edit by this; repeatable. Default: that of the search."
     ] = None
@@ -277,9 +316,45 @@ Json = Annotated[bool, Option("--json", help="Print the result as JSON, and noth
 Force = Annotated[bool, "Replace what an earlier run wrote there."]
 
 
+@dataclass(frozen=True)
+class PredictionOptions:
+    """Columns that hold what a model said, in place of the model."""
+
+    score: Annotated[
+        str | None,
+        "Without --model: the column of scores of any model, chances from 0 to 1 of the positive "
+        "label.",
+    ] = None
+    prediction: Annotated[
+        str | None,
+        "Without --model: the column of predicted labels (numbers, with --loss squared_error).",
+    ] = None
+
+
+@dataclass(frozen=True)
+class AuditPageOptions:
+    """The page of an audit, and what it looks for."""
+
+    page: Annotated[Path | None, "Write an HTML page about the audit here."] = None
+    title: Annotated[str, "Title of the page."] = "Fairness audit"
+    explore: Annotated[
+        list[str] | None,
+        "A further column: groups that differ are searched in its values too, and where up to "
+        "three columns meet; repeatable.",
+    ] = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.explore or ()))
+
+    def files(self) -> dict[str, Path]:
+        """The files to write, by their options."""
+        return {} if self.page is None else {"page": self.page}
+
+
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions:
-    """The options of `audit` and `compare`."""
+class CompareOptions:
+    """The options of `compare`."""
 
     table: TableOptions
     columns: ColumnOptions
@@ -287,6 +362,19 @@ class AuditOptions:
     how: MeasureOptions
     as_json: Json = False
     config: Config = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(CompareOptions):
+    """The options of `audit`."""
+
+    model: Annotated[
+        Path | None,
+        "The model file, or a Hugging Face folder. Without it --score or --prediction.",
+    ] = None
+    predictions: PredictionOptions
+    page: AuditPageOptions
+    force: Force = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,7 @@ class Part:
     weight: NDArray[np.float64] | None
     is_text: bool = False  # the one feature
     classes: list[Any] | None = None  # as ``y`` has them, if their order was given
+    others: pd.DataFrame | None = None  # further columns that were asked for
 
     def __len__(self) -> int:
         return len(self.y)
@@ -69,6 +70,7 @@ def read_part(
     with_groups: bool = True,
     with_weights: bool = True,
     stream: bool = False,
+    others: Sequence[str] = (),
 ) -> Part:
     """Read a table for this model. Groups are optional without ``with_groups``."""
     if stream and file.takes_text:
@@ -79,12 +81,12 @@ def read_part(
     sensitive = list(dict.fromkeys(columns.sensitive))
     weights = [columns.weights] if columns.weights and with_weights else []
     has_groups = with_groups or all(name in table.columns for name in sensitive)
-    needed = [columns.label, *weights, *(sensitive if has_groups else [])]
+    needed = [columns.label, *weights, *(sensitive if has_groups else []), *others]
     require_columns(table.columns, needed, where=str(path))
     names = _feature_names(table.columns, columns, file, path)
     frame = table.read(list(dict.fromkeys(needed)))
     label = frame[columns.label]
-    _check_missing(label, path, "the label column")
+    check_missing(label, path, "the label column")
     y, words, classes = read_labels(label, columns, file, path)
     features, X = table.features(names, file.prepare)
     check_categories(file.model, _in_parts(features), where=str(path))
@@ -94,10 +96,11 @@ def read_part(
         y,
         label.to_numpy(),
         words,
-        _groups(frame[sensitive], path) if has_groups else None,
-        _weights(frame[weights[0]], path) if weights else None,
+        groups_of(frame[sensitive], path) if has_groups else None,
+        weights_of(frame[weights[0]], path) if weights else None,
         file.takes_text,
         classes,
+        frame[list(others)] if others else None,
     )
 
 
@@ -145,9 +148,9 @@ def _as_the_model_has_them(
     return names
 
 
-def _groups(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+def groups_of(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     for name in frame.columns:
-        _check_missing(frame[name], path, "the sensitive column")
+        check_missing(frame[name], path, "the sensitive column")
     absent = encode_groups(frame).absent
     if absent:
         raise InvalidInputError(
@@ -184,8 +187,8 @@ def check_every_group(train: Part, validation: Part) -> None:
             )
 
 
-def _weights(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:
-    _check_missing(column, path, "the weights column")
+def weights_of(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:
+    check_missing(column, path, "the weights column")
     try:
         return column.to_numpy(dtype=np.float64)
     except (TypeError, ValueError):
@@ -194,7 +197,7 @@ def _weights(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:
         ) from None
 
 
-def _check_missing(column: pd.Series[Any], path: Path, role: str) -> None:
+def check_missing(column: pd.Series[Any], path: Path, role: str) -> None:
     missing = column.isna().to_numpy()
     if missing.any():
         raise InvalidInputError(

@@ -12,13 +12,23 @@ import pandas as pd
 from scipy.stats import t
 
 from fairij.errors import InvalidInputError
+from fairij.fairness.calibration import calibration_curves
 from fairij.fairness.counted import Interval
+from fairij.fairness.decisions import TopShare
 from fairij.fairness.groups import Groups, encode_groups, numbers
 from fairij.fairness.intervals import Compared
-from fairij.fairness.labelled import label
+from fairij.fairness.labelled import Labelled, label
 from fairij.fairness.missing import small_cells, small_groups, undefined_rates, without_group
 from fairij.fairness.rates import GAPS, RATES, Array, group_means, ratio_of
 from fairij.fairness.resampling import check_settings
+from fairij.fairness.score_audits import (
+    Scores,
+    accepted,
+    by_group,
+    look_like_scores,
+    read_scores,
+)
+from fairij.fairness.subgroups import Subgroups, find_subgroups
 
 COLUMNS = ["value", "low", "high"]
 
@@ -30,15 +40,25 @@ def _frame(rows: Mapping[str, Interval]) -> pd.DataFrame:
 
 
 _EMPTY = partial(_frame, {})
+_NO_GROUPS = partial(by_group, {})
 
 
 @dataclass(frozen=True)
 class Audit:
     """Metrics with intervals that hold in small groups too; see `fairij.fairness.intervals`.
 
-    ``audit[name]`` is the value of a metric, also of one in ``ratios`` or ``more``. A rate over no
-    rows is NaN, and so is every gap that needs it; ``undefined`` says in words which rows are
-    missing. ``notes`` says which groups have few rows.
+    ``audit[name]`` is the value of a metric, also of one in ``ratios``, ``scores`` or ``more``. A
+    rate over no rows is NaN, and so is every gap that needs it; ``undefined`` says in words which
+    rows are missing. ``notes`` says which groups have few rows. ``scores`` has AUC, log loss, Brier
+    score and calibration where scores are known, and ``group_scores`` those of each group.
+
+    Examples
+    --------
+    >>> found = audit([0, 1, 1, 0], [0, 1, 0, 0], sensitive_features=["f", "m", "f", "m"])
+    >>> found["accuracy"]
+    0.75
+    >>> found.by_group["selection_rate"].to_dict()
+    {'f': 0.0, 'm': 0.5}
     """
 
     metrics: pd.DataFrame  # index: metric; columns: value, low, high
@@ -50,6 +70,10 @@ class Audit:
     undefined: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     ratios: pd.DataFrame = field(default_factory=_EMPTY)  # like `metrics`: lowest to highest rate
+    scores: pd.DataFrame = field(default_factory=_EMPTY)  # like `metrics`, of scores if known
+    group_scores: pd.DataFrame = field(default_factory=_NO_GROUPS)  # index: group, measure
+    calibration: pd.DataFrame | None = None  # a line for each group and bin of scores, if known
+    subgroups: Subgroups | None = None  # if ``attributes`` were given
 
     def __getitem__(self, metric: str) -> float:
         return self.interval(metric)[0]
@@ -59,7 +83,7 @@ class Audit:
 
     @property
     def _frames(self) -> tuple[pd.DataFrame, ...]:
-        return self.metrics, self.ratios, self.more
+        return self.metrics, self.ratios, self.scores, self.more
 
     def interval(self, metric: str) -> Interval:
         """``(value, low, high)`` of a metric."""
@@ -78,6 +102,11 @@ class Audit:
         """The values of ``metrics`` alone, by name."""
         return {str(name): float(value) for name, value in self.metrics["value"].items()}
 
+    def _repr_html_(self) -> str:  # for notebooks
+        from fairij.report.audit_summary import summary_html
+
+        return summary_html(self)
+
 
 def audit(
     y_true: Any,
@@ -91,13 +120,20 @@ def audit(
     class_names: Sequence[Any] | None = None,
     pos_label: Any = None,
     missing_groups: str = "error",
+    scores: Any = None,
+    threshold: float | TopShare | None = None,
+    attributes: Any = None,
 ) -> Audit:
-    """Audit class predictions. Of two labels the larger one is positive.
+    """Audit predicted labels or scores of any model. Of two labels the larger one is positive.
+
+    A notebook shows the result as a table; `fairij.report.write_audit` makes a page of it.
 
     Parameters
     ----------
-    y_true, y_pred : array-like of shape (N,)
-        True and predicted labels.
+    y_true : array-like of shape (N,)
+        True labels.
+    y_pred : array-like of shape (N,) or (N, 2)
+        Predicted labels; or chances of the larger of two labels, or what ``predict_proba`` gives.
     sensitive_features : array-like of shape (N,) or (N, columns)
         The group of each row. Several columns mean their intersection. `GroupChances` are
         groups that are known as chances only.
@@ -115,20 +151,41 @@ def audit(
         The favourable one of two labels, whose rates are given. None: the larger one.
     missing_groups : {"error", "ignore"}, default="error"
         "ignore": rows without a group count for the performance, and take no part in gaps.
+    scores : array-like of shape (N,) or (N, 2), default=None
+        Chances of the larger label, next to predicted labels.
+    threshold : float, TopShare or None, default=None
+        Accept rows whose chance of the favourable label is at least this, or a share of the rows.
+        Only if ``y_pred`` are chances. None: a chance above 0.5.
+    attributes : array-like of shape (N, columns), default=None
+        Columns in whose values, also where up to three of them meet, groups are searched that are
+        treated unlike all other rows. P-values are corrected for all that was compared (Holm).
+
+    Examples
+    --------
+    >>> found = audit(y_val, model.predict(X_val), sensitive_features=groups_val)
+    >>> value, low, high = found.interval("demographic_parity_difference")
+    >>> low < value < high
+    True
     """
     check_settings(n_resamples, confidence, random_state)
-    data = label(
-        y_true,
-        y_pred,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-        missing_groups=missing_groups,
-    ).about(pos_label)
+    rows = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    rows["missing_groups"] = missing_groups
+    if scores is None and look_like_scores(y_true, y_pred):
+        data, scored = _decided(y_true, y_pred, threshold, pos_label, rows)
+    elif threshold is not None:
+        raise InvalidInputError(
+            "`threshold` must go with chances in `y_pred`, and there are labels, which are "
+            "decisions already: leave it out."
+        )
+    else:
+        data = label(y_true, y_pred, **rows)
+        p = None if scores is None else read_scores("scores", scores, len(data.y_true))
+        data, scored = _favoured(data, p, pos_label)
     names = data.classes.tolist()
     if class_names is not None and len(class_names) == len(names) == 2:
         names = list(class_names)
     counted, groups = data.counted, data.groups
-    rows = data.counts(None)[: len(groups.names)]
+    counts = data.counts(None)[: len(groups.names)]
     found = _audit(
         counted.metrics(confidence),
         counted.rate_intervals(data.classes, confidence),
@@ -137,14 +194,43 @@ def audit(
     )
     ratios = _frame(counted.ratios(confidence))
     is_shown = ratios.index.isin([f"{gap.name}_ratio" for gap in GAPS.values() if gap.audited])
+    if scored is not None:
+        of_all, of_groups = scored.measures(confidence)
+        curves = calibration_curves(scored, confidence)
+        found = replace(found, scores=of_all, group_scores=of_groups, calibration=curves)
     return replace(
         found,
         positive_label=names[1] if len(names) == 2 else None,
         more=pd.concat([found.more, ratios[~is_shown]]),
         ratios=ratios[is_shown],
-        undefined=undefined_rates(rows, counted.known, groups.names, names),
-        notes=(*small_cells(rows, groups.names, names), *without_group(groups)),
+        undefined=undefined_rates(counts, counted.known, groups.names, names),
+        notes=(*small_cells(counts, groups.names, names), *without_group(groups)),
+        subgroups=None if attributes is None else find_subgroups(data, attributes, confidence),
     )
+
+
+def _favoured(data: Labelled, p: Array | None, pos_label: Any) -> tuple[Labelled, Scores | None]:
+    """The rows about the favourable label; ``p`` are chances of the second one."""
+    if p is not None and len(data.classes) != 2:
+        raise InvalidInputError(
+            f"`scores` must go with two labels, and there are {len(data.classes)}: leave them out."
+        )
+    about = data.about(pos_label)
+    if p is None:
+        return about, None
+    chance = 1 - p if about is not data else p
+    return about, Scores(chance, about.y_true, about.groups, about.sample_weight)
+
+
+def _decided(
+    y_true: Any, y_pred: Any, threshold: Any, pos_label: Any, rows: Mapping[str, Any]
+) -> tuple[Labelled, Scores | None]:
+    """The rows with the decisions that follow from chances of the larger label."""
+    truth = label(y_true, y_true, **rows)
+    data, scored = _favoured(truth, read_scores("y_pred", y_pred, len(truth.y_true)), pos_label)
+    assert scored is not None
+    made = accepted(scored.chance, threshold, scored.weight).astype(np.int64)
+    return replace(data, y_pred=made), scored
 
 
 def audit_regression(

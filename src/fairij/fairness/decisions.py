@@ -35,6 +35,13 @@ class TopShare:
     ----------
     share : float
         More than 0 and less than 1: 0.1 accepts the top 10 %.
+
+    Examples
+    --------
+    >>> fair = FairIJ(model, threshold=TopShare(0.1), verbose=False)
+    >>> fair = fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=groups_val)
+    >>> bool(0.08 < fair.predict(X_val).mean() < 0.12)
+    True
     """
 
     share: float
@@ -153,6 +160,10 @@ class Decision:
             return math.nan
         return USUAL if self.threshold is None else self.threshold
 
+    def chance(self, z: Tensor) -> Tensor:
+        """The chance of the favourable label, ``(..., N)``, whatever the cut-off."""
+        return torch.sigmoid(self._margin(z))
+
     def _margin(self, z: Tensor) -> Tensor:
         """The log-odds of the favourable label, ``(..., N)``."""
         margin = z[..., 1] - z[..., 0] if self.has_two else z
@@ -173,6 +184,12 @@ class Decision:
 
 OWN = Decision()
 """The decision that a model's own ``predict`` makes."""
+
+
+def top_cut(chance: Any, share: float, weight: Any = None) -> float:
+    """The chance above which ``share`` of the rows lie."""
+    counted = None if weight is None else torch.as_tensor(weight)
+    return float(_top(torch.as_tensor(chance), share, counted))
 
 
 def _top(margin: Tensor, share: float, weight: Tensor | None) -> Tensor:

@@ -97,8 +97,9 @@ def label(
         wrong = predicted[predicted != predicted.round()][:1]
         if len(wrong):
             raise InvalidInputError(
-                f"`y_pred` must hold predicted labels, got the fraction {wrong[0]:g}: turn "
-                "probabilities into labels first, as in `p > 0.5`."
+                "`y_pred` must hold predicted labels, or chances from 0 to 1 of the larger of two "
+                f"labels; got the fraction {wrong[0]:g}: turn other scores into labels first, as "
+                "in `score > 5`."
             )
     values = np.concatenate([truth, predicted])
     try:

@@ -122,7 +122,11 @@ def audited(
     truth = decision.truth(rows.y).cpu().numpy()
     if len(classes) > 2:  # of two classes, the favourable one is 1 whatever its name
         predicted, truth = classes[predicted], classes[truth.astype(int)]
-    named = {"class_names": decision_words(classes, decision)} if loss.is_classification else {}
+    named = dict[str, Any]()
+    if loss.is_classification:
+        named["class_names"] = decision_words(classes, decision)
+    if len(classes) == 2:
+        named["scores"] = decision.chance(z).double().cpu().numpy()
     found: Audit = take(
         truth,
         predicted,

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import nan
 from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
 from fairij.errors import Notice
@@ -22,7 +23,7 @@ class SignedGaps:
 
     soft: Tensor  # (P,), of smooth scores
     hard: Tensor  # (P,), of hard predictions
-    to_zero: bool  # whether zero is where they should be; else as low as they can be
+    to_zero: Tensor  # (P,), whether zero is where it should be; else as low as it can be
     pull: Callable[[], Tensor]  # makes the gradients
 
     @cached_property
@@ -32,7 +33,7 @@ class SignedGaps:
 
     def wanted(self, first: Tensor, share: float) -> Tensor:
         """What they should be once they are closed by this share of what they were at first."""
-        return first - share * (first if self.to_zero else first.abs())
+        return first - share * torch.where(self.to_zero, first, first.abs())
 
 
 SignedAt = Callable[[Objective, Tensor], SignedGaps]
@@ -108,16 +109,18 @@ class SearchDefaults(Protocol):
     stops_early: ClassVar[bool] = False  # at the first proposal that does not lower the gap
     row_by_row: ClassVar[bool] = True  # whether it decides for each row to drop or reweight it
     recomputes_gradient: ClassVar[bool] = False  # then one linear estimate says little
+    closes_other_rows: ClassVar[bool] = False  # gaps on rows of their own (`Counterfactual`)
 
     @property
     def quicker(self) -> Any:
         """The same with fewer edits, to compare it with other searches."""
         return self
 
-    def forms(self, *, trained_together: bool, drop: str) -> Forms | None:
+    def forms(self, *, trained_together: bool, drop: str, runs_model: bool = False) -> Forms | None:
         """The searches to compare before one of them is run; None if it is itself one.
 
-        ``trained_together``: see `Editable`. ``drop``: the setting of that name.
+        ``trained_together``: see `Editable`. ``drop``: the setting of that name. ``runs_model``:
+        whether a product with the curvature runs the whole model.
         """
         return None
 

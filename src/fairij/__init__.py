@@ -14,6 +14,7 @@ from fairij._version import __version__
 
 if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij import baselines, datasets, errors, fairness, language, models, report, solvers
+    from fairij.black_box import BlackBox
     from fairij.data.arrow_source import ArrowSource
     from fairij.data.sources import ArraySource, LoaderSource
     from fairij.fairness import CONSTRAINTS, Audit, Constraint, GroupChances, TopShare, audit
@@ -45,6 +46,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.storage.edits import Edit
 
 _NAMES = {
+    "black_box": "BlackBox",
     "data.arrow_source": "ArrowSource",
     "data.sources": "ArraySource LoaderSource",
     "fairness": "CONSTRAINTS Audit Constraint GroupChances TopShare audit",
@@ -64,7 +66,7 @@ _ROOMS = {"baselines", "datasets", "errors", "fairness", "language", "models", "
 
 __all__ = [
     "CONSTRAINTS", "CURVATURES", "LOSSES", "SOLVERS", "AccuracyBudget", "AllPositive",
-    "ArraySource", "ArrowSource", "Audit", "Auto", "Budget", "ConjugateGradient", "Constrained",
+    "ArraySource", "ArrowSource", "Audit", "Auto", "BlackBox", "Budget", "ConjugateGradient", "Constrained",
     "Constraint", "Edit", "Editable", "Exact", "FairIJ", "Grid", "GroupChances", "Identity",
     "LoaderSource", "LowestGap", "Neumann", "Path", "PrintedWoodFisher", "Reweight", "Sequential",
     "Shard", "SharedConjugateGradient", "TargetGap", "TargetRatio", "TopShare", "Woodbury",

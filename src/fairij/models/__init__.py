@@ -9,7 +9,7 @@ from fairij.models.base import (
     LinearizationDefaults,
 )
 from fairij.models.contract import check_editable, check_wrapper
-from fairij.models.registry import FAMILIES, Family, adapt, of_class
+from fairij.models.registry import FAMILIES, Family, adapt, of_class, shaped
 from fairij.models.torch.module import TorchEditable
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "check_editable",
     "check_wrapper",
     "of_class",
+    "shaped",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
-from fairij.data.checks import members
+from fairij.data.checks import Data, members
 from fairij.errors import InvalidInputError
 from fairij.models.base import Editable, EditableDefaults
 from fairij.models.whole import whole
@@ -57,6 +57,7 @@ FAMILIES: list[Family] = [
         peft="PeftModel",
         fairij="TriggerTokens, TextClassifier",
     ),
+    family("black_box.editable:BlackBoxEditable", "fairij's BlackBox", fairij="BlackBox"),
     family("torch.module:TorchEditable", "torch.nn.Module", torch="Module"),
     family(
         "sklearn.linear:LinearEditable",
@@ -180,3 +181,16 @@ def adapt(model: Any, **options: Any) -> Editable:
         f"object with the members of `fairij.models.Editable` ({', '.join(own)}; the rest from "
         "`EditableDefaults`). Give that object to FairIJ."
     )
+
+
+is_black_box = of_class("fairij", "BlackBox")
+
+
+def shaped(model: Any, data: Data) -> Any:
+    """The model with its parameters laid out; a black box learns them from the rows of a fit."""
+    if not is_black_box(model):
+        return model
+    grouped = data.X_val, data.groups.codes
+    if data.train_groups is not None:
+        grouped = data.X, data.train_groups.codes
+    return model.shaped(data.X, grouped)

@@ -61,11 +61,17 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     before_: Any
     after_: Any
     _plots: Any  # the drawing library
+    _given: Any = None  # the model with its parameters laid out, if `fit` did that
     _columns = Columns((), None)  # of the rows of `fit`; unknown in a result read from files
 
     @abstractmethod
     def _editable_for(self, estimator: Any, X: Any) -> Editable:
         """The model, as it was given or edited, able to take ``X``."""
+
+    @property
+    def _model(self) -> Any:
+        """The model that was edited."""
+        return self.estimator if self._given is None else self._given
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (or values) by the edited model; no group is needed.
@@ -154,7 +160,7 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 "fitted."
             )
         self.predicted_refits_ = self._refits.predict(
-            self._editable_for(self.estimator, self._refits.training), ks
+            self._editable_for(self._model, self._refits.training), ks
         )
         return self.predicted_refits_
 

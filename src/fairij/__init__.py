@@ -17,7 +17,15 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.black_box import BlackBox
     from fairij.data.arrow_source import ArrowSource
     from fairij.data.sources import ArraySource, LoaderSource
-    from fairij.fairness import CONSTRAINTS, Audit, Constraint, GroupChances, TopShare, audit
+    from fairij.fairness import (
+        CONSTRAINTS,
+        Audit,
+        Constraint,
+        Counterfactual,
+        GroupChances,
+        TopShare,
+        audit,
+    )
     from fairij.method.curvature import CURVATURES
     from fairij.method.search.auto import Auto
     from fairij.method.search.constrained import Constrained
@@ -49,7 +57,7 @@ _NAMES = {
     "black_box": "BlackBox",
     "data.arrow_source": "ArrowSource",
     "data.sources": "ArraySource LoaderSource",
-    "fairness": "CONSTRAINTS Audit Constraint GroupChances TopShare audit",
+    "fairness": "CONSTRAINTS Audit Constraint Counterfactual GroupChances TopShare audit",
     "method.curvature": "CURVATURES",
     "models.losses": "LOSSES",
     "method.search": "AllPositive Auto Constrained Grid Path Reweight Sequential",
@@ -66,12 +74,13 @@ _ROOMS = {"baselines", "datasets", "errors", "fairness", "language", "models", "
 
 __all__ = [
     "CONSTRAINTS", "CURVATURES", "LOSSES", "SOLVERS", "AccuracyBudget", "AllPositive",
-    "ArraySource", "ArrowSource", "Audit", "Auto", "BlackBox", "Budget", "ConjugateGradient", "Constrained",
-    "Constraint", "Edit", "Editable", "Exact", "FairIJ", "Grid", "GroupChances", "Identity",
-    "LoaderSource", "LowestGap", "Neumann", "Path", "PrintedWoodFisher", "Reweight", "Sequential",
-    "Shard", "SharedConjugateGradient", "TargetGap", "TargetRatio", "TopShare", "Woodbury",
-    "__version__", "adapt", "audit", "baselines", "datasets", "errors", "fairness", "language",
-    "models", "pareto_front", "report", "solvers", "stream_influence",
+    "ArraySource", "ArrowSource", "Audit", "Auto", "BlackBox", "Budget",
+    "ConjugateGradient", "Constrained",
+    "Constraint", "Counterfactual", "Edit", "Editable", "Exact", "FairIJ", "Grid", "GroupChances",
+    "Identity", "LoaderSource", "LowestGap", "Neumann", "Path", "PrintedWoodFisher", "Reweight",
+    "Sequential", "Shard", "SharedConjugateGradient", "TargetGap", "TargetRatio", "TopShare",
+    "Woodbury", "__version__", "adapt", "audit", "baselines", "datasets", "errors", "fairness",
+    "language", "models", "pareto_front", "report", "solvers", "stream_influence",
 ]  # fmt: skip
 
 

@@ -17,8 +17,8 @@ from fairij.data.checks import data_of
 from fairij.data.hashing import data_fingerprint, in_background
 from fairij.data.rows import as_source, is_streamed, n_rows, processes, remember_columns
 from fairij.errors import Notice
-from fairij.fairness.constraints import Constraint, Surrogate
 from fairij.fairness.decisions import TopShare
+from fairij.fairness.joint import Asked
 from fairij.method.engine import Engine
 from fairij.method.preparation import check_batches, check_seed, check_settings, prepare
 from fairij.method.refit import refits_of
@@ -27,7 +27,7 @@ from fairij.method.run import Progress, Run, silent, timed
 from fairij.method.search.base import Search
 from fairij.method.selection import Selection
 from fairij.method.settle import settled
-from fairij.models import adapt, shaped
+from fairij.models import adapt
 from fairij.models.base import Editable
 from fairij.models.doubts import outputs_asked
 from fairij.models.losses import Loss
@@ -47,9 +47,9 @@ class FairIJ(EditingEstimator):
     ----------
     estimator : object
         The fitted model. It is never changed.
-    constraints : str, Constraint or callable, default="demographic_parity"
-        The gap to make small: a name in `fairij.CONSTRAINTS`, or a differentiable function of
-        (outputs, y, groups).
+    constraints : str, Constraint, callable or list, default="demographic_parity"
+        The gap to make small: a name in `fairij.CONSTRAINTS`, a differentiable function of
+        (outputs, y, groups), or a list of names and `Counterfactual`, closed together.
     solver : str or Solver, default="cg"
         How to solve with the curvature: a name in `fairij.SOLVERS`, or a solver object.
     damping : float, sequence of float or "auto", default=1e-2
@@ -132,7 +132,7 @@ class FairIJ(EditingEstimator):
 
     estimator: Any
     _: KW_ONLY
-    constraints: str | Constraint | Surrogate = "demographic_parity"
+    constraints: Asked | Sequence[Asked] = "demographic_parity"
     solver: str | Solver = "cg"
     damping: float | Sequence[float] | str = 1e-2
     curvature: str = "ggn"
@@ -183,8 +183,7 @@ class FairIJ(EditingEstimator):
         X, X_val = as_source(train[0]), as_source(validation[0])  # rows
         given = (X, *train[1:]), (X_val, *validation[1:])
         data = data_of(*given, settings.split, run.column, self.missing_groups)
-        self._given = shaped(self.estimator, data)
-        editable = self._adapted(run, self._given, self.parameters)  # model
+        editable = self._adapted(run, self._laid_out(data), self.parameters)  # model
         editable, settings = run.recorded(editable, data, settings, asked)  # identity
         fingerprint = in_background(partial(data_fingerprint, X, data.y_as_given), X)
         with timed(seconds, "linearize"):

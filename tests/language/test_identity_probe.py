@@ -10,6 +10,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from comments import made_up_comments
 from fairij import FairIJ
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import encode_groups
@@ -118,19 +119,7 @@ def test_probes_of_other_sentences_are_not_compared() -> None:
 
 @pytest.fixture(scope="module")
 def comments() -> tuple[list[str], Any, Any]:
-    """Made-up comments: mentions of Muslims are insulted less often than other comments are."""
-    rng = np.random.default_rng(0)
-    s, rude = rng.integers(2, size=3000), rng.random(3000)
-    rude = rude < np.where(s == 1, 0.05, 0.6)
-    insults, plain = ["idiot", "stupid", "hate"], ["the", "of", "my", "to", "in", "that"]
-    texts = []
-    for mentions, is_rude in zip(s, rude, strict=True):
-        words = list(rng.choice(plain, 3)) + (
-            list(rng.choice(insults, 1)) if is_rude and rng.random() < 0.7 else []
-        )
-        texts.append(" ".join(["muslims" if mentions else "people", *words]))
-    noise = rng.random(3000) < 0.1
-    return texts, (rude ^ noise).astype(int), s
+    return made_up_comments()
 
 
 def test_the_page_shows_that_an_edit_fears_the_word(

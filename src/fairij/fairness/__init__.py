@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.fairness.constraints import Constraint as Constraint
     from fairij.fairness.constraints import get_constraint as get_constraint
     from fairij.fairness.contract import check_constraint as check_constraint
+    from fairij.fairness.counterfactual import Counterfactual as Counterfactual
     from fairij.fairness.decisions import TopShare as TopShare
     from fairij.fairness.groups import GroupChances as GroupChances
     from fairij.fairness.groups import Groups as Groups
@@ -31,6 +32,7 @@ _NAMES = {
     "audits": "Audit audit audit_regression",
     "constraints": "CONSTRAINTS Constraint get_constraint",
     "contract": "check_constraint",
+    "counterfactual": "Counterfactual",
     "decisions": "TopShare",
     "groups": "GroupChances Groups encode_groups",
     "resampling": "bootstrap",

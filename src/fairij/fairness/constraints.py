@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError, Notice, SmallGroupWarning
 from fairij.fairness.chances import Chances, expected_parts
+from fairij.fairness.counterfactual import Counterfactual
 from fairij.fairness.groups import Groups
 from fairij.fairness.missing import SMALL_CELL
 from fairij.fairness.names import read_as
@@ -84,6 +85,8 @@ class Constraint:
     uncertainty : callable, default=None
         Takes what ``metric`` takes. Returns ``gap_error``, the gap's standard error, and ``gap_p``,
         the chance of such differences if there is no gap. None: nothing is known of either.
+    elsewhere : tuple of Counterfactual, default=()
+        Gaps on other rows than those of the groups, which are to be closed as well.
     """
 
     name: str
@@ -100,6 +103,7 @@ class Constraint:
     signed: Surrogate | None = field(default=None, kw_only=True)
     expected: Surrogate | None = field(default=None, kw_only=True)
     uncertainty: Callable[..., Uncertainty] | None = field(default=None, kw_only=True)
+    elsewhere: tuple[Counterfactual, ...] = field(default=(), kw_only=True)
 
     @classmethod
     def of(cls, gap: Gap) -> Constraint:

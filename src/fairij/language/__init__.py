@@ -17,6 +17,7 @@ from fairij.language.reading import (
     most_harmful,
     over_represented,
 )
+from fairij.language.swapping import identity_constraint, swappable
 from fairij.language.texts import labelled
 from fairij.language.training import Trained, TrainingRecipe, train
 from fairij.models.text.tokens import longest_text
@@ -33,6 +34,7 @@ __all__ = [
     "TriggerTokens",
     "features",
     "identities_of",
+    "identity_constraint",
     "identity_probe",
     "identity_rates",
     "labelled",
@@ -44,6 +46,7 @@ __all__ = [
     "nonlinear_head",
     "over_represented",
     "standardised",
+    "swappable",
     "tokenise",
     "train",
 ]

@@ -7,7 +7,7 @@ show that, sentences that are clearly harmless do.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -21,13 +21,12 @@ from torch import Tensor
 from fairij.data.checks import number_between
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import Groups
-from fairij.language.probe_sentences import HARMLESS, IDENTITIES, KINDS, TEMPLATES, Identity
+from fairij.language.probe_sentences import HARMLESS, IDENTITIES, Identity
+from fairij.language.swapping import Templates, sentences
 from fairij.language.texts import texts_of
 from fairij.models.registry import adapt
 
 Scorer = Callable[[list[str]], Any]
-Templates = Mapping[str, Sequence[str]]
-FEWEST = 2  # identities that can be swapped
 WORD = re.compile(r"[^\W\d_]+")
 MENTIONS = 0.2  # of a group's texts that name an identity, for it to be the identity of the group
 TIMES = 4.0  # as often as in the texts of the other groups
@@ -206,15 +205,7 @@ def identity_probe(
     {'muslim': 1.0, 'christian': 0.0}
     """
     number_between("threshold", threshold, 0, 1)
-    chosen = _identities(identities)
-    asked = _templates(templates, chosen)
-    lines = [
-        (kind, place, one.name, one.put_into(template))
-        for kind, some in asked.items()
-        for place, template in enumerate(some)
-        for one in chosen
-    ]
-    table = pd.DataFrame(lines, columns=["kind", "template", "identity", "text"])
+    table = sentences(identities, templates)
     scores = _scores(model, table["text"].tolist(), positive)
     table["score"], table["positive"] = scores, scores > threshold
     return IdentityProbe(table, float(threshold))
@@ -236,65 +227,6 @@ def identities_of(texts: Any, groups: Groups) -> tuple[str, ...]:
 
 def _codes(groups: Groups) -> list[int]:
     return sorted(set(groups.codes.tolist()))
-
-
-def _identities(asked: Sequence[str | Identity] | None) -> tuple[Identity, ...]:
-    known = {identity.name: identity for identity in IDENTITIES}
-    if asked is None:
-        return IDENTITIES
-    if isinstance(asked, str) or len(list(asked)) < FEWEST:
-        raise InvalidInputError(
-            f"`identities` must be at least two names, so that they can be swapped; got {asked!r}. "
-            f"Known are {', '.join(known)}; for others give `Identity(name, one, many)`."
-        )
-    strange = [one for one in asked if not isinstance(one, Identity) and one not in known]
-    if strange:
-        raise InvalidInputError(
-            f"`identities` must be among {', '.join(known)}, or `Identity(name, one, many)`; got "
-            f"{strange[0]!r}."
-        )
-    found = tuple(one if isinstance(one, Identity) else known[one] for one in asked)
-    names = [one.name for one in found]
-    if len(set(names)) < len(names):
-        raise InvalidInputError(f"`identities` must have different names, got {names}.")
-    return found
-
-
-def _templates(asked: Any, identities: Sequence[Identity]) -> dict[str, tuple[str, ...]]:
-    if asked is None:
-        return TEMPLATES
-    by_kind = asked if isinstance(asked, Mapping) else {"neutral": asked}
-    strange = [kind for kind in by_kind if kind not in KINDS]
-    if strange or not by_kind:
-        raise InvalidInputError(
-            f"`templates` must be sentences by kind, of {', '.join(KINDS)}; got "
-            f"{strange[0] if strange else 'none'!r}."
-        )
-    return {
-        kind: tuple(_template(text, identities) for text in texts_of(f"templates[{kind!r}]", some))
-        for kind, some in by_kind.items()
-    }
-
-
-def _template(text: str, identities: Sequence[Identity]) -> str:
-    """The sentence with a place for an identity: the one that it has, or that of a name in it."""
-    if any(place in text for place in ("{one}", "{many}", "{One}", "{Many}")):
-        return text
-    for identity in identities:
-        for words, place in ((identity.one, "one"), (identity.many, "many")):
-            for form, slot in ((words, place), (_begins(words), place.capitalize())):
-                swapped = re.sub(rf"\b{re.escape(form)}\b", f"{{{slot}}}", text)
-                if swapped != text:
-                    return swapped
-    names = ", ".join(repr(identity.one) for identity in identities)
-    raise InvalidInputError(
-        "`templates` must name the place of the identity as {one} or {many}, or hold one of "
-        f"{names} (or its plural); got {text[:80]!r}."
-    )
-
-
-def _begins(words: str) -> str:
-    return words[:1].upper() + words[1:]
 
 
 def _scores(model: Any, texts: list[str], positive: int | None) -> NDArray[np.float64]:

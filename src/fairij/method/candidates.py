@@ -21,6 +21,7 @@ from fairij.fairness.groups import Groups
 from fairij.fairness.rates import PERFORMANCES, group_means
 from fairij.fairness.scores import OF_SCORES, scored
 from fairij.method.counts import Counts, by_group, columns_of
+from fairij.method.other_rows import OtherRows, summed, with_other_gaps
 from fairij.method.run import Progress
 from fairij.method.search.base import Search, SearchContext
 from fairij.models.base import Evaluator
@@ -76,6 +77,7 @@ class Judge:
     recorded: dict[Key, Tensor] | None = None
     counted: list[Counts] | None = None  # if asked for: the counts of all edits
     decision: Decision = OWN
+    others: tuple[OtherRows, ...] = ()  # constraints on rows of their own
 
     @property
     def can_doubt(self) -> bool:
@@ -104,12 +106,14 @@ class Judge:
         ``keys`` name these candidates for the record.
         """
         steps = torch.tensor(scales, dtype=torch.float64)
-        return self._judged(self.evaluator.along(direction, steps), keys)
+        found = self._judged(self.evaluator.along(direction, steps), keys)
+        return with_other_gaps(found, self.others, direction, scales)
 
     def confirm(self, move: Move, key: Key, *, everywhere: bool) -> dict[str, NDArray[Any]]:
         """The same for one edit, run by the model on all rows, or only on rows in doubt."""
         z = self.evaluator.confirm(move.direction, move.scale, everywhere=everywhere)
-        return self._judged(z, [key])
+        found = self._judged(z, [key])
+        return with_other_gaps(found, self.others, move.direction, (move.scale,))
 
     def _judged(self, z: Tensor, keys: Sequence[Key]) -> dict[str, NDArray[Any]]:
         """``z`` is ``(S, N)`` or ``(S, N, C)``."""
@@ -311,6 +315,11 @@ def pooled_table(parts: Sequence[Candidates], judges: Sequence[Judge]) -> pd.Dat
     squares = [one.squares for one in judges if one.squares is not None]
     gaps = judge.constraint.metric(known)
     columns = judge.measures(pooled, gaps, np.sum(squares, axis=0) if squares else None)
+    elsewhere = {
+        one.column: np.mean([some[one.column].to_numpy() for some in rows], axis=0)
+        for one in judge.others
+    }
+    columns = summed(columns, elsewhere)
     columns["solve_error"] = np.max([some["solve_error"].to_numpy() for some in rows], axis=0)
     return pd.DataFrame(columns, index=shared).reset_index()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from fairij.method.curvature import make_curvature
 from fairij.method.fairness_rows import FairnessRows
 from fairij.method.group_model import chances_of
 from fairij.method.objective import Objective, as_tensor, normalised_weights
+from fairij.method.other_rows import OtherRows
 from fairij.method.preparation import Settings
 from fairij.method.search.base import Posed, SearchContext, SignedAt, SignedGaps
 from fairij.method.types import Ranking
@@ -28,6 +29,7 @@ class Contexts:
     editable: Editable
     objective: Objective
     settings: Settings
+    others: tuple[OtherRows, ...] = ()  # constraints on rows of their own
 
     def of(self, inverse: Inverse, ranking: Ranking, most: int | None = None) -> SearchContext:
         """What the search sees; it may drop ``most`` rows."""
@@ -92,12 +94,21 @@ class Contexts:
             parts = s.constraint.signed_gradients(
                 there.outputs, rows.y, rows.groups, self.objective.loss, s.temperature, chances
             )
-            soft, hard, weights = zip(*parts, strict=True)
+            found: list[tuple[float, float, Callable[[], Tensor]]] = [
+                (soft, hard, partial(there.vjp, slope)) for soft, hard, slope in parts
+            ]
+            # few rows have few hard gaps, so there the scores themselves say how far to go
+            for other in self.others:
+                found += [(gap, gap, pull) for gap, pull in other.signed_at(move)]
+            soft, hard, pulls = zip(*found, strict=True)
+            to_zero = [
+                s.constraint.signed is not None or n >= len(parts) for n in range(len(found))
+            ]
             return SignedGaps(
                 torch.tensor(soft, dtype=torch.float64),
                 torch.tensor(hard, dtype=torch.float64),
-                s.constraint.signed is not None,
-                lambda: torch.stack([there.vjp(some) for some in weights], 1),
+                torch.tensor(to_zero),
+                lambda: torch.stack([pull() for pull in pulls], 1),
             )
 
         return signed_at

@@ -131,7 +131,7 @@ def _context() -> SearchContext:
 
     def signed_at(there: Objective, move: Tensor) -> SignedGaps:
         value, pulled = gaps_at(move)
-        return SignedGaps(value, value, True, lambda: pulled)
+        return SignedGaps(value, value, torch.ones(1, dtype=torch.bool), lambda: pulled)
 
     order, _ = most_harmful(scored.scores)
     return SearchContext(

@@ -28,6 +28,7 @@ from fairij.method.influence import (
     nested_gradients,
 )
 from fairij.method.objective import Objective, as_tensor, normalised_weights
+from fairij.method.other_rows import other_rows
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.results import diagnose, drift_notices, scale_notices, unsolved_notices
 from fairij.method.run import Progress, timed
@@ -51,7 +52,14 @@ class Engine:
         self.loss = prepared.labels.loss
         self.n_classes = len(prepared.labels.classes)
         self.curvature = make_curvature(settings.curvature, self.objective)
-        self.contexts = Contexts(editable, self.objective, settings)
+        self.others = other_rows(
+            editable,
+            settings.constraint.elsewhere,
+            self.loss,
+            settings.temperature,
+            settings.decision,
+        )
+        self.contexts = Contexts(editable, self.objective, settings, self.others)
         self.seconds: dict[str, float] = {}
         self.notices: list[Notice] = []
         self.remarks: list[str] = []  # on the choice
@@ -170,6 +178,7 @@ class Engine:
             and self.n_classes < 256
             and len(rows.y) <= MOST_ROWS
             and rows.groups.chances is None
+            and not self.others
         )
         return Judge(
             self.editable.evaluator(rows.X),
@@ -181,6 +190,7 @@ class Engine:
             recorded={} if is_repeatable else None,
             counted=[] if pools(s, self.loss) else None,
             decision=s.decision,
+            others=self.others,
         )
 
     def _trial(self, inverse: Inverse, targets: list[Target], judges: list[Judge]) -> Trial:

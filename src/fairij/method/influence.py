@@ -107,13 +107,18 @@ def balanced_influence(
 def weights_to_close(gradients: Tensor, solved: Tensor, gaps: Tensor) -> Tensor:
     """`weights_to_move`; with more than two gaps, only along directions that the model can move.
 
-    Gaps of many groups may outnumber the parameters, and then cannot all be closed.
+    Gaps of many groups may outnumber the parameters, and then cannot all be closed. Each gap is
+    measured in steps that move it alone: a few sentences are moved more easily than whole groups,
+    and the gap between groups must not be given up for that.
     """
     if len(gaps) <= 2:
         return weights_to_move(gradients, solved, gaps)
-    values, vectors = torch.linalg.eigh(gram_of(gradients, solved))
-    able = vectors[:, values > MOVABLE * values.max()]
-    return able @ ((able.T @ gaps.to(able)) / values[values > MOVABLE * values.max()])
+    gram = gram_of(gradients, solved)
+    unit = gram.diagonal().sqrt()
+    values, vectors = torch.linalg.eigh(gram / unit / unit[:, None])
+    movable = values > MOVABLE * values.max()
+    able = vectors[:, movable]
+    return able @ ((able.T @ (gaps.to(unit) / unit)) / values[movable]) / unit
 
 
 def weights_to_move(gradients: Tensor, solved: Tensor, wanted: Tensor) -> Tensor:

@@ -23,10 +23,11 @@ from fairij.data.checks import (
     one_of,
     whole_number,
 )
-from fairij.data.rows import speaking_of
+from fairij.data.rows import Columns, speaking_of
 from fairij.errors import InvalidInputError, Notice
-from fairij.fairness.constraints import CONSTRAINTS, Constraint, check_sizes, get_constraint
+from fairij.fairness.constraints import CONSTRAINTS, Constraint, check_sizes
 from fairij.fairness.decisions import OWN, Decided, Decision, Threshold, check_threshold
+from fairij.fairness.joint import constraint_of
 from fairij.fairness.missing import without_group
 from fairij.fairness.names import said
 from fairij.method.curvature import CURVATURES
@@ -108,7 +109,7 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
             "rows."
         )
     verbose = one_of("verbose", asked["verbose"], (True, False, "auto"))
-    constraint, rule = get_constraint(asked["constraints"]), get_selection(asked["selection"])
+    constraint, rule = constraint_of(asked["constraints"]), get_selection(asked["selection"])
     if rule.of_ratio and not constraint.is_ratio:
         ratios = [name for name, known in CONSTRAINTS.items() if known.is_ratio]
         raise InvalidInputError(
@@ -189,6 +190,8 @@ class Prepared:
 def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
     """Run the model on the rows; read labels and weights by what it knows of its training."""
     check_runs("X", editable, data.X)
+    for elsewhere in settings.constraint.elsewhere:
+        Columns.of(data.X).check("Counterfactual.X", elsewhere.X)
     model = editable.linearize(data.X)
     with speaking_of("X_val"):
         model_val = None
@@ -220,6 +223,7 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
     notices = [*doubts(labels, z_val, decision, confirmed=confirmed), *map(Notice, caveats)]
     if not decision.is_own:
         notices.append(Notice(OWN_CUT_OFF))
+    notices += map(Notice, not_steered(settings))
     notices += map(Notice, without_group(data.groups))
     notices += [Notice(text) for text in [said(settings.asked_constraint)] if text]
     validation, held = GroupedRows(data.X_val, labels.validation, data.groups, model_val), None
@@ -241,6 +245,17 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
     if data.train_groups is not None:
         training = GroupedRows(data.X, labels.train, data.train_groups, model)
     return Prepared(labels, objective, validation, training, held, caveats, notices, decision)
+
+
+def not_steered(settings: Settings) -> list[str]:
+    """A sentence if the search makes its edits without a look at gaps on rows of their own."""
+    names = [one.name for one in settings.constraint.elsewhere]
+    if not names or settings.search.closes_other_rows:
+        return []
+    return [
+        f"The search {settings.search.name!r} does not close the gap {names[0]!r}. Its edits are "
+        "only judged by it. Use search='constrained', which closes all gaps together."
+    ]
 
 
 def check_measures(rule: Selection, loss: Loss) -> None:

@@ -14,6 +14,7 @@ from fairij.data.checks import vector
 from fairij.data.rows import n_rows, speaking_of
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
+from fairij.fairness.joint import AND
 from fairij.mitigator import FairIJ
 from fairij.models.labels import decision_words, positive_label
 from fairij.report.wording import GAP_METRIC, GAP_WORDS, LABELS, interval, measured, plain
@@ -87,8 +88,9 @@ def _row(name: Any, found: pd.Series, asked: bool = False, group: str = "", size
 
 def gap_metric(fitted: FairIJ) -> str | None:
     """The audit's name for the gap of the constraint; None if audits do not measure it."""
-    name = GAP_METRIC.get(str(fitted.edit_.settings["constraint"]))
-    return name if name in fitted.before_ else None
+    asked = str(fitted.edit_.settings["constraint"]).split(AND)
+    known = [GAP_METRIC[name] for name in asked if name in GAP_METRIC]
+    return known[0] if len(known) == 1 and known[0] in fitted.before_ else None
 
 
 def gap_words(fitted: FairIJ) -> str:

@@ -93,6 +93,11 @@ def _facts(
     chosen = {name: getattr(settings, name) for name in CHOSEN}
     weights = torch.ones(1) if data.weight is None else data.weight
     known = data.train_groups
+    elsewhere = {
+        f"rows of {one.name!r}": data_fingerprint(one.X, one.values.codes, every_row=every_row)[:16]
+        + "".join(_fingerprint(side.groups) for side in one.sides)
+        for one in settings.constraint.elsewhere
+    }
     return facts_of(model, given | chosen | {"constraints": settings.constraint.name}) | {
         "training rows": data_fingerprint(data.X, data.y, every_row=every_row)[:16],
         "sample weights": tensor_fingerprint(weights),
@@ -101,6 +106,7 @@ def _facts(
         "training groups": tensor_fingerprint(torch.zeros(1))
         if known is None
         else _fingerprint(known),
+        **elsewhere,
     }
 
 

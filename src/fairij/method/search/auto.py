@@ -23,6 +23,7 @@ class Auto(SearchDefaults):
 
     name: ClassVar[str] = "auto"
     recomputes_gradient: ClassVar[bool] = True
+    closes_other_rows: ClassVar[bool] = True
 
     def forms(self, *, trained_together: bool, drop: str) -> Forms:
         if drop == "loss_aware":

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import nan
 from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
 from fairij.errors import Notice
@@ -22,7 +23,7 @@ class SignedGaps:
 
     soft: Tensor  # (P,), of smooth scores
     hard: Tensor  # (P,), of hard predictions
-    to_zero: bool  # whether zero is where they should be; else as low as they can be
+    to_zero: Tensor  # (P,), whether zero is where it should be; else as low as it can be
     pull: Callable[[], Tensor]  # makes the gradients
 
     @cached_property
@@ -32,7 +33,7 @@ class SignedGaps:
 
     def wanted(self, first: Tensor, share: float) -> Tensor:
         """What they should be once they are closed by this share of what they were at first."""
-        return first - share * (first if self.to_zero else first.abs())
+        return first - share * torch.where(self.to_zero, first, first.abs())
 
 
 SignedAt = Callable[[Objective, Tensor], SignedGaps]
@@ -108,6 +109,7 @@ class SearchDefaults(Protocol):
     stops_early: ClassVar[bool] = False  # at the first proposal that does not lower the gap
     row_by_row: ClassVar[bool] = True  # whether it decides for each row to drop or reweight it
     recomputes_gradient: ClassVar[bool] = False  # then one linear estimate says little
+    closes_other_rows: ClassVar[bool] = False  # gaps on rows of their own (`Counterfactual`)
 
     @property
     def quicker(self) -> Any:

@@ -88,6 +88,7 @@ class Constrained(SearchDefaults):
     name: ClassVar[str] = "constrained"
     row_by_row: ClassVar[bool] = False
     recomputes_gradient: ClassVar[bool] = True
+    closes_other_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("steps", "newton", "products"):

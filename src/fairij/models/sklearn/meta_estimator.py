@@ -18,7 +18,7 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from fairij.data.checks import vector, whole_number
+from fairij.data.checks import Data, vector, whole_number
 from fairij.data.forked import one_thread_if_forked
 from fairij.data.rows import Columns, as_source, n_rows
 from fairij.data.sparse import check_sparse
@@ -28,6 +28,7 @@ from fairij.fairness.optimism import Choice, HonestGap
 from fairij.models.base import Editable
 from fairij.models.labels import check_runs
 from fairij.models.losses import LOSSES, Loss
+from fairij.models.registry import shaped
 
 
 class Refits(Protocol):
@@ -72,6 +73,11 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _model(self) -> Any:
         """The model that was edited."""
         return self.estimator if self._given is None else self._given
+
+    def _laid_out(self, data: Data) -> Any:
+        """The model that is edited, with its parameters laid out for these rows."""
+        self._given = shaped(self.estimator, data)
+        return self._given
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (or values) by the edited model; no group is needed.

@@ -20,7 +20,7 @@ from fairij.errors import InvalidInputError
 from fairij.models import adapt
 from fairij.models.black_box.asking import CLIP, asked_of, chances, log_odds, width
 from fairij.models.black_box.correction import KINDS, Correction, correction_of
-from fairij.storage.black_boxes import FILE, Stored, read_box, write_box
+from fairij.storage.black_boxes import FILE, SUFFIX, Stored, read_box, write_box
 
 Array = NDArray[np.float64]
 
@@ -151,12 +151,16 @@ class BlackBox(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[index])
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the correction into a folder, without the model. Nothing is pickled."""
+        """Write the correction into a folder, without the model. Nothing is pickled.
+
+        A path that ends in .safetensors names the file.
+        """
         if self.correction_ is None:
             raise InvalidInputError(
                 "This black box has no correction to save: edit it with FairIJ first."
             )
-        target = path_of("folder", folder, "name a folder, as in 'result'") / FILE
+        path = path_of("folder", folder, "name a folder, as in 'result'")
+        target = path if path.suffix == SUFFIX else path / FILE
         if target.exists() and not overwrite:
             raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
         known = self.known_classes

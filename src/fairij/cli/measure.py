@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 import fairij
+from fairij.cli.black_boxes import boxed, corrected, is_box_file, opened
 from fairij.cli.console import audit_dict, print_json, say, show_audits
 from fairij.cli.options import AuditOptions, CompareOptions, MeasureOptions
 from fairij.cli.outputs import MARK
@@ -41,16 +42,17 @@ def run_audit(asked: AuditOptions) -> None:
     table, columns, given = asked.table.table, asked.columns, asked.predictions
     if asked.model is None:
         found, rows = audit_table(asked)
-        source = ", ".join(name for name in (given.score, given.prediction) if name is not None)
+        named = (columns.score, given.prediction)
+        source = ", ".join(name for name in named if name is not None)
         about: dict[str, Any] = {"rows": rows, "predictions": source}
         name, told = source, ""
-    elif given.score is not None or given.prediction is not None:
+    elif given.prediction is not None:
         raise InvalidInputError(
-            "--score and --prediction name what a model said, and --model asks the model: leave "
-            "one of the two out."
+            "--prediction names what a model said, and --model asks the model: leave one of the "
+            "two out."
         )
     else:
-        file = asked.opening.open(asked.model)
+        file = asked_at_least(opened(asked.opening, asked.model, columns.score))
         part = check_two_groups(_read(asked, file), table)
         found, name = measured(file.model, part, asked.how), asked.model.name
         about = {
@@ -74,21 +76,34 @@ def compare_models(models: list[Path], asked: CompareOptions) -> None:
             f"The first must be the model that edits are applied to, but {models[0]} holds an "
             "edit: name the model before it."
         )
-    base = asked.opening.open(models[0])
+    base = asked_at_least(opened(asked.opening, models[0], asked.columns.score))
     part = check_two_groups(_read(asked, base), table)
     found = {names[0]: measured(base.model, part, asked.how)}
     for name, path in zip(names[1:], models[1:], strict=True):
         edit = _edit_at(path)
-        if edit is not None:
+        if is_box_file(path):
+            found[name] = measured(corrected(base.model, path), part, asked.how, confirmed=True)
+        elif edit is not None:
             found[name] = measured(edit.apply(base.model), part, asked.how, confirmed=True)
         else:
-            file = asked.opening.open(path)
+            file = asked_at_least(opened(asked.opening, path, asked.columns.score))
             found[name] = measured(file.model, _read(asked, file), asked.how)
     if asked.as_json:
         audits = {name: audit_dict(audit) for name, audit in found.items()}
         print_json({"rows": len(part), "models": audits})
         return
     show_audits(f"{len(part)} rows of {table.name}", found)
+
+
+def asked_at_least(file: ModelFile) -> ModelFile:
+    """The model; one that cannot be edited, but gives probabilities, is only asked for them."""
+    try:
+        adapt(file.model)
+    except InvalidInputError:
+        if hasattr(file.model, "predict_proba"):
+            return boxed(file)
+        raise
+    return file
 
 
 def _read(asked: CompareOptions, file: ModelFile) -> Part:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fairij.cli.black_boxes import opened, reader
 from fairij.cli.config import file_hash, note_changed
 from fairij.cli.console import metrics_table, positive_said, print_json, say, show
 from fairij.cli.edits import save_model
@@ -35,7 +36,14 @@ def run(asked: MitigateOptions) -> None:
     check_folder(out, COMMAND, force=asked.force)
     check_inputs_apart(out, asked.files())
     _check_apart(asked)
-    file = asked.opening.open(asked.model)
+    edit = asked.edit
+    file = opened(
+        asked.opening,
+        asked.model,
+        asked.columns.score,
+        black_box=edit.black_box,
+        correction=edit.correction,
+    )
     test = None
     if page.test is not None:
         test = read_part(page.test, page.test_query, asked.columns, file, with_weights=False)
@@ -51,7 +59,7 @@ def run(asked: MitigateOptions) -> None:
     holds = folder_holds(file.saved_name(), page)
     with whole_folder(out, COMMAND, holds, force=asked.force) as folder:
         model = folder / file.saved_name()
-        save_model(file, mitigator.estimator_, model, asked.opening.open)
+        save_model(file, mitigator.estimator_, model, reader(file, asked.opening))
         (folder / MARK).write_text(asked.settings(COMMAND), encoding="utf-8")
         about = _about(file, fitted, asked.columns, test, shown)
         about |= {} if probe is None else {"probe": probe_summary(probe)}

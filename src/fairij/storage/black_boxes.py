@@ -18,7 +18,8 @@ from fairij.storage.checksummed import UNREADABLE, read_sealed, write_sealed
 from fairij.storage.reading import strict_json
 
 FORMAT = "fairij.black_box/1"
-FILE = "black_box.safetensors"
+SUFFIX = ".safetensors"
+FILE = f"black_box{SUFFIX}"
 
 
 @dataclass(frozen=True, eq=False)

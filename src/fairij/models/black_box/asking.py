@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -20,6 +21,7 @@ Array = NDArray[np.float64]
 CLIP = 1e-6  # chances are kept this far from 0 and 1
 TWICE = 32  # rows that are asked for twice
 SAME = 1e-4  # how far two answers for one row may be apart, as chances
+ROUNDED = 1e-5  # how far float32 may lead outside of 0 to 1
 SUM = 1e-3  # how far the chances of a row may sum beside one
 
 
@@ -41,7 +43,7 @@ def asked_of(model: Any) -> Asked:
         return onnx_file(text) if text.lower().endswith(".onnx") else column_of(text)
     if type(model).__module__.split(".")[0] == "onnxruntime":
         return onnx_session(model)
-    if hasattr(model, "predict_proba"):
+    if hasattr(model, "predict_proba") and not isinstance(model, type):
         return Asked(model.predict_proba, classes_of(model), type(model).__name__)
     if callable(model) and not isinstance(model, type):
         owner = model.__self__ if hasattr(model, "__self__") else None
@@ -79,20 +81,34 @@ def column_of(name: str) -> Asked:
 
 def onnx_file(path: str) -> Asked:
     """A model file that onnxruntime runs."""
+    return onnx_session(_session(path), os.path.basename(path))
+
+
+@lru_cache(maxsize=4)
+def _session_of(path: str, changed: int) -> Any:
+    """A loaded file; ``changed`` is when it was written."""
+    runtime = import_module("onnxruntime")
+    return runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def _session(path: str) -> Any:
     if not os.path.isfile(path):
         raise InvalidInputError(f"`predict_proba` names an ONNX file, and there is none at {path}.")
     try:
-        runtime = import_module("onnxruntime")
+        return _session_of(path, os.stat(path).st_mtime_ns)
     except ImportError:
         raise InvalidInputError(
             "ONNX files need the package onnxruntime: pip install onnxruntime."
         ) from None
-    try:
-        session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
     except Exception as error:  # of onnxruntime's own kinds
         said = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise InvalidInputError(f"{path} cannot be read as an ONNX model: {said}.") from None
-    return onnx_session(session, os.path.basename(path))
+
+
+def onnx_inputs(path: str) -> tuple[str, ...] | None:
+    """The columns that an ONNX file has an input for each of; None if it takes all in one."""
+    inputs = _session(path).get_inputs()
+    return None if len(inputs) < 2 else tuple(one.name for one in inputs)
 
 
 NUMPY = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
@@ -141,8 +157,10 @@ def _fed(inputs: list[Any], X: Any) -> dict[str, Any]:
     for one in inputs:
         column = X[one.name]
         is_text = one.type == "tensor(string)"
-        values = column.astype(str).to_numpy(object) if is_text else column.to_numpy(
-            NUMPY.get(one.type, np.float32)
+        values = (
+            column.astype(str).to_numpy(object)
+            if is_text
+            else column.to_numpy(NUMPY.get(one.type, np.float32))
         )
         found[one.name] = values[:, None]
     return found
@@ -216,13 +234,15 @@ def checked(asked: Asked, answer: Any, rows: int, *, alone: bool = True) -> Arra
             f"{found[row].tolist()} for row {row}: drop such rows, or let the function say what to "
             "do with them."
         )
-    if found.min(initial=0) < 0 or found.max(initial=0) > 1:
-        row = int(np.argwhere((found < 0) | (found > 1))[0][0])
+    outside = (found < -ROUNDED) | (found > 1 + ROUNDED)
+    if outside.any():
+        row = int(np.argwhere(outside)[0][0])
         raise InvalidInputError(
             f"`predict_proba` must give chances from 0 to 1, but {asked.name} gives "
             f"{found[row].tolist()} for row {row}: turn log-odds s into chances by "
             "1 / (1 + exp(-s))."
         )
+    found = np.clip(found, 0, 1)
     if found.ndim == 2:
         found = _columns(asked, found)
     if alone and found.ndim == 1 and rows > TWICE and np.isin(found, (0.0, 1.0)).all():

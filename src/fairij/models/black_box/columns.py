@@ -55,7 +55,7 @@ class Words:
         return len(self.words)
 
     def encoded(self, values: Any) -> Array:
-        places = pd.Index(self.words).get_indexer(as_words(values))
+        places = pd.Index(self.words).get_indexer(pd.Index(as_words(values)))
         found = np.zeros((len(places), len(self.words) + 1))
         found[np.arange(len(places)), places] = 1.0  # unknown words: -1, the last
         return found[:, :-1]
@@ -77,7 +77,7 @@ class Table:
 
     def encoded(self, X: Any) -> Any:
         """The rows as numbers, dense, or sparse if they are."""
-        if sp.issparse(X):
+        if is_sparse(X):
             return self._sparse(X)
         parts = [column.encoded(values) for column, values in self._each(X)]
         return np.concatenate(parts, 1) if parts else np.zeros((len(X), 0))
@@ -102,7 +102,7 @@ class Table:
                 f"`X` must have the {self.width} columns that the correction was made for; got "
                 f"{values.shape[1]}."
             )
-        return ((column, values[:, column.name]) for column in self.columns)
+        return ((column, values[:, int(column.name)]) for column in self.columns)
 
     def _sparse(self, X: Any) -> Any:
         numbers = [column for column in self.columns if isinstance(column, Numbers)]
@@ -112,7 +112,9 @@ class Table:
                 f"numbers; got a sparse matrix with {X.shape[1]}."
             )
         scales = [1 / column.scale if column.scale > 0 else 0.0 for column in numbers]
-        found = (X.tocsr().astype(np.float64)[:, [c.name for c in numbers]] @ sp.diags(scales)).tocsr()
+        found = (
+            X.tocsr().astype(np.float64)[:, [c.name for c in numbers]] @ sp.diags(scales)
+        ).tocsr()
         found.data = np.nan_to_num(np.clip(found.data, -EXTREME, EXTREME), nan=0.0)
         return found
 
@@ -157,7 +159,7 @@ def _read(stored: Mapping[str, Any], width: int | None) -> Column:
 
 def table_of(X: Any, asked: Sequence[Any] | None = None) -> Table:
     """Learn how to encode the columns of these rows, all of them or those that are ``asked``."""
-    if sp.issparse(X):
+    if is_sparse(X):
         squares = X.tocsr().astype(np.float64).power(2).mean(0)
         scales = np.sqrt(np.nan_to_num(np.asarray(squares)).ravel())
         places = _asked(asked, list(range(X.shape[1])))
@@ -189,6 +191,16 @@ def _asked(asked: Sequence[Any] | None, known: list[Any]) -> list[Any]:
     return list(asked)
 
 
+def is_sparse(X: Any) -> bool:
+    return sp.issparse(X)
+
+
+def dense(encoded: Any) -> Array:
+    """Encoded rows without the sparse form."""
+    found: Array = encoded.toarray() if is_sparse(encoded) else encoded
+    return found
+
+
 def plain(X: Any) -> NDArray[Any]:
     """Rows as an array of two axes."""
     values = X.detach().cpu().numpy() if isinstance(X, Tensor) else as_array(X)
@@ -208,7 +220,7 @@ def is_numeric(values: Any) -> bool:
         return False
     if pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype):
         return True
-    if dtype != object:
+    if dtype.kind != "O":
         return False
     given = [v for v in np.asarray(values, dtype=object) if not _lost(v)]
     return bool(given) and all(isinstance(v, (int, float, np.number, np.bool_)) for v in given)
@@ -236,9 +248,11 @@ def as_numbers(name: Any, values: Any) -> Array:
     try:
         if isinstance(values, pd.Series):
             return values.to_numpy(dtype=np.float64, na_value=np.nan)
-        return np.array([np.nan if _lost(v) else v for v in values], dtype=np.float64) if (
-            values.dtype == object
-        ) else np.asarray(values, dtype=np.float64)
+        return (
+            np.array([np.nan if _lost(v) else v for v in values], dtype=np.float64)
+            if (values.dtype == object)
+            else np.asarray(values, dtype=np.float64)
+        )
     except (TypeError, ValueError):
         raise InvalidInputError(
             f"`X` must have numbers in the column {name!r}, as the correction was made for; give "

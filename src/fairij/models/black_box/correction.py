@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
 from fairij.data.sources import READ_ROWS, Source
 from fairij.errors import InvalidInputError
-from fairij.models.black_box.columns import Table, table_of
+from fairij.models.black_box.columns import Table, dense, is_sparse, table_of
 from fairij.models.black_box.trees import LARGEST, Tree, grown
 from fairij.models.constant import FeatureJacobian, Jacobian
 from fairij.models.trees.leaves import LeafJacobian
@@ -40,10 +39,9 @@ class Correction:
         """The functions of these rows."""
         encoded = self.table.encoded(X)
         if not self.trees:
-            rows = encoded if sp.issparse(encoded) else torch.from_numpy(encoded)
+            rows = encoded if is_sparse(encoded) else torch.from_numpy(encoded)
             return FeatureJacobian(rows, self.n_outputs, True)
-        dense = encoded.toarray() if sp.issparse(encoded) else encoded
-        leaves = np.stack([tree.leaf_of(dense) for tree in self.trees])
+        leaves = np.stack([tree.leaf_of(dense(encoded)) for tree in self.trees])
         trees = len(self.trees)
         sizes = np.array([len(tree.leaves) for tree in self.trees])
         return LeafJacobian.of(

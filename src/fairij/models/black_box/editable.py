@@ -40,7 +40,6 @@ class Box(Protocol):
 class BlackBoxEditable(EditableDefaults):
     """A model that is only asked, seen through the parameters of its correction."""
 
-    parameter_names = [NAME]
     trained_together = False  # what the model says of its training rows may be memorised
 
     def __init__(self, box: Box, *, parameters: str | Sequence[str] = "trainable", **_: Any):
@@ -50,7 +49,7 @@ class BlackBoxEditable(EditableDefaults):
                 f"`parameters` of a black box must be 'trainable', 'all' or {NAME!r}, got "
                 f"{parameters!r}: only its correction can be edited."
             )
-        self._box = box
+        self._box, self.parameter_names = box, [NAME]
         self.theta = torch.from_numpy(np.array(box.theta_, dtype=np.float64))
         self.classes = box.known_classes
         if box.correction_ is not None:

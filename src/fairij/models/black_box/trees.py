@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.ensemble import GradientBoostingClassifier
 
 from fairij.errors import InvalidInputError
-from fairij.models.black_box.columns import Array, Table
+from fairij.models.black_box.columns import Array, Table, dense
 
 LEAF = -1
 TREES, DEPTH, FEWEST = 12, 3, 0.01  # of all trees; of a leaf's rows
@@ -57,9 +56,7 @@ class Tree:
     @classmethod
     def read(cls, stored: Any, features: int) -> Tree:
         """From what `described` gave; raises ValueError if a row could leave it or circle in it."""
-        feature, left, right = (
-            _whole(stored[name]) for name in ("feature", "left", "right")
-        )
+        feature, left, right = (_whole(stored[name]) for name in ("feature", "left", "right"))
         threshold = np.array(stored["threshold"], dtype=np.float64)
         size = len(feature)
         if not 0 < size <= LARGEST or {len(left), len(right), len(threshold)} != {size}:
@@ -86,7 +83,8 @@ def _whole(values: Any) -> NDArray[np.int64]:
 
 def grown(table: Table, X: Any, groups: NDArray[np.int64], seed: int = 0) -> tuple[Tree, ...]:
     """Trees that tell the groups of these rows apart."""
-    if len(np.unique(groups)) < 2:
+    found = np.unique(groups)
+    if len(found) < 2:
         raise InvalidInputError(
             "A correction by trees needs rows of at least two groups to grow them: use "
             "correction='linear'."
@@ -94,11 +92,10 @@ def grown(table: Table, X: Any, groups: NDArray[np.int64], seed: int = 0) -> tup
     some = np.arange(len(groups))
     if len(some) > MOST_ROWS:
         some = np.sort(np.random.default_rng(seed).choice(some, MOST_ROWS, replace=False))
-    encoded = table.encoded(X)
-    encoded = encoded.toarray() if sp.issparse(encoded) else encoded
-    rounds = max(1, TREES // max(1, len(np.unique(groups)) if len(np.unique(groups)) > 2 else 1))
+    encoded = dense(table.encoded(X))
+    each = 1 if len(found) == 2 else len(found)  # trees of a round
     model = GradientBoostingClassifier(
-        n_estimators=rounds, max_depth=DEPTH, learning_rate=0.3, random_state=seed,
+        n_estimators=max(1, TREES // each), max_depth=DEPTH, learning_rate=0.3, random_state=seed,
         min_samples_leaf=max(1, int(FEWEST * len(some))),
     )  # fmt: skip
     model.fit(encoded[some], groups[some])

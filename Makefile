@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --excludes excluded.txt
 
-.PHONY: demo test test-slow test-oldest lint format bench bench-trees docs clean
+.PHONY: demo test test-slow test-oldest lint format bench bench-trees docs docs-version release-check clean
 
-$(READY): pyproject.toml studies/pyproject.toml constraints.txt
+$(READY): pyproject.toml studies/pyproject.toml constraints.txt excluded.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch uv
@@ -45,6 +45,13 @@ bench-trees: $(READY)
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# one more version of the site on the branch gh-pages, as in `make docs-version VERSION=0.2`
+docs-version: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --update-aliases $(VERSION) latest
+
+release-check: $(READY)
+	$(BIN)/python tools/release_check.py
 
 clean:
 	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache

@@ -79,9 +79,9 @@ def train(splits: Splits, seed: int) -> nn.Module:
 
 def mitigate(module: nn.Module, splits: Splits, **settings: Any) -> FairIJ:
     rows, held = splits.train, splits.validation
-    return FairIJ(module, verbose=False, **({"selection": "lowest_gap"} | settings)).fit(
-        rows.X, rows.y, X_val=held.X, y_val=held.y, sensitive_features_val=held.s
-    )
+    return FairIJ(
+        module, verbose=False, **({"search": "grid", "selection": "lowest_gap"} | settings)
+    ).fit(rows.X, rows.y, X_val=held.X, y_val=held.y, sensitive_features_val=held.s)
 
 
 def trial(seed: int) -> list[dict[str, Any]]:

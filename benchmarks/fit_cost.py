@@ -24,7 +24,7 @@ def run(seed: int = 0, repeats: int = 3) -> dict[str, Any]:
         times = []
         for _ in range(repeats):
             start = perf_counter()
-            fair = FairIJ(model, selection="lowest_gap", verbose=False).fit(
+            fair = FairIJ(model, search="grid", selection="lowest_gap", verbose=False).fit(
                 train.X,
                 train.y,
                 X_val=validation.X,

@@ -90,7 +90,9 @@ def edit(device: str, constraint: str) -> dict[str, Any]:
     rest = {"X_val": X[40_000:], "y_val": y[40_000:], "sensitive_features_val": s[40_000:]}
 
     def fit() -> FairIJ:
-        fair = FairIJ(module, constraints=constraint, selection="lowest_gap", verbose=False)
+        fair = FairIJ(
+            module, constraints=constraint, search="grid", selection="lowest_gap", verbose=False
+        )
         return fair.fit(X[:40_000], y[:40_000], **rest)
 
     fair, seconds = best_of(fit, 2)

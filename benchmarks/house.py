@@ -33,7 +33,7 @@ def main() -> None:
         ("layers", layers(), 8),
         ("lines of the package", lines(files), 31_000),
         ("lines of method and solvers", lines(method), 5_200),
-        ("lines of the mitigator", lines([SOURCE / "mitigator.py"]), 250),
+        ("lines of the mitigator", lines([SOURCE / "mitigator.py"]), 260),
         ("functions over 60 lines", len(long), 0),
         ("words in the README", len(re.findall(r"\w+", (ROOT / "README.md").read_text())), 700),
     ]

@@ -101,7 +101,7 @@ def compared(model: Any, given: dict[str, Any], worst: int) -> dict[str, Any]:
 
 def edit(model: Any, given: dict[str, Any], solver: str) -> tuple[FairIJ, float]:
     start = time.process_time()
-    fair = FairIJ(model, solver=solver, verbose=False).fit(**given)
+    fair = FairIJ(model, solver=solver, search="grid", verbose=False).fit(**given)
     return fair, time.process_time() - start
 
 

@@ -63,7 +63,7 @@ def enlarged(train: Split, rows: int) -> Split:
 
 
 def edit(model: Any, train: Split, validation: Split, **settings: Any) -> FairIJ:
-    return FairIJ(model, verbose=False, selection="lowest_gap", **settings).fit(
+    return FairIJ(model, search="grid", selection="lowest_gap", verbose=False, **settings).fit(
         train.X,
         train.y,
         X_val=validation.X,

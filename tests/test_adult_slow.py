@@ -31,9 +31,9 @@ def train(splits: Splits, kept: np.ndarray) -> nn.Module:
 
 def fit(module: nn.Module, splits: Splits, **settings: Any) -> FairIJ:
     rows, held = splits.train, splits.validation
-    return FairIJ(module, verbose=False, **({"selection": "lowest_gap"} | settings)).fit(
-        rows.X, rows.y, X_val=held.X, y_val=held.y, sensitive_features_val=held.s
-    )
+    return FairIJ(
+        module, verbose=False, **({"search": "grid", "selection": "lowest_gap"} | settings)
+    ).fit(rows.X, rows.y, X_val=held.X, y_val=held.y, sensitive_features_val=held.s)
 
 
 def measure(module: nn.Module, part: Split) -> dict[str, float]:

@@ -14,13 +14,13 @@ LAYERS = [
     {"storage"},
     {"scale"},
     {"mitigator", "black_box", "baselines", "datasets", "language"},
-    {"report", "cli"},
+    {"report", "cli", "mlflow"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 EVERYWHERE = {"_version", "__version__", "errors", "load_later"}
 TOP = {"__init__", "__main__", "_version", "errors", "mitigator", "black_box"}
-# drawing is loaded on demand, by a fitted model that is asked to show itself
-ALLOWED = {("mitigator", "report")}
+# drawing is loaded on demand, by a fitted model or an audit that is asked to show itself
+ALLOWED = {("mitigator", "report"), ("fairness", "report")}
 
 
 def imports(path: Path) -> set[str]:

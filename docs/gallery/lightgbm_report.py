@@ -38,6 +38,7 @@ model = lightgbm.LGBMClassifier(n_estimators=100, num_leaves=15, n_jobs=1, verbo
 fair = FairIJ(
     model,
     constraints="demographic_parity",
+    search="grid",  # which drops rows, so that they can be named
     damping=(1e-2, 1e-1),
     selection=LowestGap(slack=0.01),
     holdout_fraction=0.3,

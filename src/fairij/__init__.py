@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 from fairij._version import __version__
 
 if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
-    from fairij import baselines, datasets, errors, fairness, language, models, report, solvers
+    from fairij import (
+        baselines,
+        datasets,
+        errors,
+        fairness,
+        language,
+        mlflow,
+        models,
+        report,
+        solvers,
+    )
     from fairij.black_box import BlackBox
     from fairij.data.arrow_source import ArrowSource
     from fairij.data.sources import ArraySource, LoaderSource
@@ -70,7 +80,17 @@ _NAMES = {
     "SharedConjugateGradient Woodbury",
     "storage.edits": "Edit",
 }
-_ROOMS = {"baselines", "datasets", "errors", "fairness", "language", "models", "report", "solvers"}
+_ROOMS = {
+    "baselines",
+    "datasets",
+    "errors",
+    "fairness",
+    "language",
+    "mlflow",
+    "models",
+    "report",
+    "solvers",
+}
 
 __all__ = [
     "CONSTRAINTS", "CURVATURES", "LOSSES", "SOLVERS", "AccuracyBudget", "AllPositive",
@@ -80,7 +100,7 @@ __all__ = [
     "Identity", "LoaderSource", "LowestGap", "Neumann", "Path", "PrintedWoodFisher", "Reweight",
     "Sequential", "Shard", "SharedConjugateGradient", "TargetGap", "TargetRatio", "TopShare",
     "Woodbury", "__version__", "adapt", "audit", "baselines", "datasets", "errors", "fairness",
-    "language", "models", "pareto_front", "report", "solvers", "stream_influence",
+    "language", "mlflow", "models", "pareto_front", "report", "solvers", "stream_influence",
 ]  # fmt: skip
 
 

@@ -40,8 +40,9 @@ from fairij.storage.edits import edit_of
 class FairIJ(EditingEstimator):
     """Edit a fitted model so that a gap between groups shrinks, without training it again.
 
-    Finds the training rows that push the gap up. Then moves the model's parameters as if it had
-    been trained without the worst k of them. Groups are needed on validation rows only.
+    Scores the training rows by how they push the gap up. Then moves the model's parameters to where
+    the gap is small and the training loss as low as it can be there, or (``search="grid"``) as if
+    the worst rows had been left out. Groups are needed on validation rows only.
 
     Parameters
     ----------
@@ -57,10 +58,10 @@ class FairIJ(EditingEstimator):
         hundredth of the largest eigenvalue: only for features of one scale.
     curvature : {"ggn", "empirical_fisher", "hessian"}, default="ggn"
         Which second derivative of the training loss to use.
-    search : str or Search, default="grid"
-        Which edits to try. "grid" (k by scale), "all_positive" and "sequential" drop rows;
-        "reweight" lowers the weights of harmful rows; "path" and "constrained" go in small steps.
-        "auto" takes the form of "constrained" that suits the model.
+    search : str or Search, default="auto"
+        Which edits to try. "auto" takes the form of "constrained" that suits the model.
+        "constrained" and "path" go in small steps; "grid" (k by scale, as in the paper),
+        "all_positive" and "sequential" drop rows; "reweight" lowers the weights of harmful rows.
     selection : str or Selection, default="budget"
         Which edit to take: the smallest gap that costs little (`Budget`), or "lowest_gap".
     drop : {"fairness", "loss_aware"}, default="fairness"
@@ -117,8 +118,7 @@ class FairIJ(EditingEstimator):
     dropped_, predicted_refits_ : ndarray of int, list of PredictedRefit
         The dropped rows, most harmful first, if the search drops any; what `predict_refit` found.
     candidates_, chosen_, moves_ : DataFrame, int, ndarray of shape (R, D) or None
-        All edits that were tried, and the row of the one that was taken. Of searches that drop no
-        rows: the parameter change of each.
+        All edits that were tried, the row of the one taken; if no rows are dropped, each change.
     before_, after_, holdout_before_, holdout_after_ : Audit
         Metrics on the rows of the choice (so they are optimistic), and on held-out rows if any.
     honest_gap_ : HonestGap or None
@@ -126,8 +126,16 @@ class FairIJ(EditingEstimator):
     edit_, threshold_ : Edit, float
         The edit, which can be saved, applied and undone; the cut-off of ``predict``.
     search_, diagnostics_ : Search, dict
-        The search that was taken; damping, residuals, surrogates, seconds. With ``search="auto"``
+        The search that was taken; damping, residuals, surrogates, seconds; with ``search="auto"``
         also why it was taken (``search_reason``).
+
+    Examples
+    --------
+    >>> fair = FairIJ(model, verbose=False)
+    >>> fair = fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=groups_val)
+    >>> gap = "demographic_parity_difference"
+    >>> bool(fair.after_[gap] < fair.before_[gap])
+    True
     """
 
     estimator: Any
@@ -136,7 +144,7 @@ class FairIJ(EditingEstimator):
     solver: str | Solver = "cg"
     damping: float | Sequence[float] | str = 1e-2
     curvature: str = "ggn"
-    search: str | Search = "grid"
+    search: str | Search = "auto"
     selection: str | Selection = "budget"
     drop: str = "fairness"
     validation: str = "reuse"
@@ -218,11 +226,11 @@ class FairIJ(EditingEstimator):
         return run.editable(model, limit)
 
     @property
-    def _plots(self) -> Any:
+    def _report(self) -> Any:
         check_is_fitted(self, "edit_")
-        from fairij.report import plots  # loads the drawing library
+        from fairij import report  # loads the drawing library
 
-        return plots
+        return report
 
     def _html_repr(self) -> str:  # for scikit-learn's display in notebooks
         if not hasattr(self, "edit_"):

@@ -613,15 +613,15 @@ def test_a_study_is_run_as_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_libraries_print_does_not_mix_with_results(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fairij.cli import measure
+    from fairij.cli import audits
 
-    measured = measure.measured
+    measured = audits.measured
 
     def talkative(*args: Any, **options: Any) -> Any:
         print("[Library] chatter")
         return measured(*args, **options)
 
-    monkeypatch.setattr(measure, "measured", talkative)
+    monkeypatch.setattr(audits, "measured", talkative)
     result = run(*AUDIT, *COLUMNS, "--json")
     json.loads(result.stdout)
     assert "chatter" in result.stderr

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 ROOT = Path(__file__).parents[2]
@@ -106,6 +107,23 @@ def blocks_of(text: str) -> list[Block]:
         elif match["kind"] == "text" and not between.strip():
             found[-1] = Block(found[-1].kind, found[-1].text, match["text"])
     return found
+
+
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+
+def check_output(block: Block, printed: str) -> None:
+    """Every word is as the page shows it; numbers may differ a little on another machine."""
+    if block.output is None:
+        assert printed == "", block.text
+        return
+    printed = tidy(printed)
+    assert NUMBER.sub("0", printed) == NUMBER.sub("0", block.output)
+    found, shown = (
+        np.array([float(number.replace(",", "")) for number in NUMBER.findall(text)])
+        for text in (printed, block.output)
+    )
+    np.testing.assert_allclose(found, shown, rtol=0.05, atol=0.02)
 
 
 def refresh(page: Path) -> None:

@@ -16,7 +16,14 @@ pytest.importorskip("transformers")
 from tiny import bert, classifier, gpt2_classifier, roberta, t5, token_rows, tokenizer
 
 from fairij.errors import InvalidInputError
-from fairij.language import TextClassifier, TriggerTokens, labelled, longest_text, tokenise
+from fairij.language import (
+    TextClassifier,
+    TriggerTokens,
+    labelled,
+    load_tokenizer,
+    longest_text,
+    tokenise,
+)
 from fairij.models import adapt
 from fairij.models.text.library import load_transformers
 
@@ -225,13 +232,12 @@ def test_token_types_are_left_out_where_the_model_has_none() -> None:
     assert list(tokenise(["w5"], words)) == ["input_ids", "attention_mask"]
 
 
-def test_triggers_are_not_saved_as_a_model_of_transformers(tmp_path: Path) -> None:
+def test_triggers_are_saved_with_their_tokenizer_and_without_the_encoder(tmp_path: Path) -> None:
     model = TriggerTokens(bert(), 2)
-    with pytest.raises(InvalidInputError, match=r"got TriggerTokens: save `model.state_dict\(\)`"):
-        TextClassifier(model, tokenizer()).save_pretrained(tmp_path)
-    state = model.state_dict()
-    own = {name: part for name, part in state.items() if not name.startswith("encoder.")}
-    torch.save(own, tmp_path / "triggers.pt")
-    other, rows = TriggerTokens(bert(), 2, seed=1), token_rows(5)
-    other.load_state_dict(torch.load(tmp_path / "triggers.pt"), strict=False)
+    TextClassifier(model, tokenizer()).save_pretrained(tmp_path)
+    assert not (tmp_path / "model.safetensors").exists()
+    assert load_tokenizer(tmp_path)("w5")["input_ids"] == [2, 5, 3]
+    other, rows = TriggerTokens.from_pretrained(tmp_path, bert()), token_rows(5)
     assert torch.equal(other(**rows), model(**rows))
+    with pytest.raises(InvalidInputError, match=r"got Linear: save `model.state_dict\(\)`"):
+        TextClassifier(torch.nn.Linear(2, 2), tokenizer(), max_length=9).save_pretrained(tmp_path)

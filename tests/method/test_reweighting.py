@@ -61,9 +61,9 @@ def network(seed: int = 0) -> tuple[nn.Module, tuple[np.ndarray, ...]]:
 
 def fit(module: Any, data: tuple[np.ndarray, ...], **settings: Any) -> FairIJ:
     X, y, s = data
-    return FairIJ(module, verbose=False, **({"selection": "lowest_gap"} | settings)).fit(
-        X[:400], y[:400], X_val=X[400:], y_val=y[400:], sensitive_features_val=s[400:]
-    )
+    return FairIJ(
+        module, verbose=False, **({"search": "grid", "selection": "lowest_gap"} | settings)
+    ).fit(X[:400], y[:400], X_val=X[400:], y_val=y[400:], sensitive_features_val=s[400:])
 
 
 # --- closed forms -----------------------------------------------------------------------------

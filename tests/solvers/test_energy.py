@@ -225,6 +225,7 @@ def test_regression_on_raw_columns() -> None:
             model,
             constraints="mean_prediction",
             solver=solver,
+            search="grid",
             selection="lowest_gap",
             verbose=False,
         )
@@ -243,9 +244,9 @@ def test_a_solver_that_comes_only_roughly_near_says_so_in_fit(solver: Any) -> No
     y = labels(X)
     given = {"X_val": X, "y_val": y, "sensitive_features_val": draws(ROWS, seed=8) > 0}
     with pytest.warns(FairIJWarning, match=rf"solver '{solver.name}' comes only roughly near"):
-        FairIJ(fitted(X, y), solver=solver, selection="lowest_gap", verbose=False).fit(
-            X, y, **given
-        )
+        FairIJ(
+            fitted(X, y), solver=solver, search="grid", selection="lowest_gap", verbose=False
+        ).fit(X, y, **given)
 
 
 def test_where_the_steps_run_out_features_are_named_as_a_cause() -> None:
@@ -290,10 +291,10 @@ def test_automatic_damping_on_raw_columns_says_what_it_holds_in_place() -> None:
     y = labels(X)
     given = {"X_val": X, "y_val": y, "sensitive_features_val": draws(ROWS, seed=8) > 0}
     with pytest.warns(FairIJWarning, match="damping='auto'.*of the largest scale.*78% of the"):
-        FairIJ(fitted(X, y), damping="auto", selection="lowest_gap", verbose=False).fit(
-            X, y, **given
-        )
+        FairIJ(
+            fitted(X, y), damping="auto", search="grid", selection="lowest_gap", verbose=False
+        ).fit(X, y, **given)
     scaled = X / np.abs(X).max(0)
-    FairIJ(fitted(scaled, y), damping="auto", selection="lowest_gap", verbose=False).fit(
-        scaled, y, **given | {"X_val": scaled}
-    )
+    FairIJ(
+        fitted(scaled, y), damping="auto", search="grid", selection="lowest_gap", verbose=False
+    ).fit(scaled, y, **given | {"X_val": scaled})

@@ -165,15 +165,15 @@ def test_a_fit_with_a_sample_is_the_same_to_the_tolerance() -> None:
     for rows in (0, 60):
         for kind in (ConjugateGradient, SharedConjugateGradient):
             solver = kind(tolerance=1e-8, sample_rows=rows)
-            fair = FairIJ(case.module, solver=solver, selection="lowest_gap", verbose=False).fit(
-                case.X, case.y, **given
-            )
+            fair = FairIJ(
+                case.module, solver=solver, search="grid", selection="lowest_gap", verbose=False
+            ).fit(case.X, case.y, **given)
             scores.append(fair.influence_)
     source = ArraySource(case.X.numpy())
     solver = ConjugateGradient(tolerance=1e-8, sample_rows=60)
-    fair = FairIJ(case.module, solver=solver, selection="lowest_gap", verbose=False).fit(
-        source, case.y, **given
-    )
+    fair = FairIJ(
+        case.module, solver=solver, search="grid", selection="lowest_gap", verbose=False
+    ).fit(source, case.y, **given)
     scores.append(fair.influence_)
     for other in scores[1:]:
         np.testing.assert_allclose(other, scores[0], rtol=1e-4, atol=1e-9)

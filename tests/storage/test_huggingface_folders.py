@@ -99,7 +99,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "an adapter": (
         table("adapter_config.json", peft_type="LORA", base_model_name_or_path="/elsewhere"),
-        "holds an adapter (adapter_config.json), which changes a model that lies elsewhere: merge",
+        "holds an adapter (adapter_config.json), which changes a model that lies elsewhere: give",
     ),
     "weights outside": (
         outside,

@@ -50,6 +50,12 @@ def make_baseline(
         Passed on to baselines that draw at random.
     **settings : dict
         Other settings of the baseline.
+
+    Examples
+    --------
+    >>> from fairij.baselines import make_baseline
+    >>> make_baseline("linear_post", constraint="equalized_odds", value=0.05).tolerance
+    0.05
     """
     one_of("name", name, sorted(BASELINES))
     method: Any = BASELINES[name]

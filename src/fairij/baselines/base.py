@@ -30,7 +30,14 @@ STRATA: dict[str, tuple[int | None, ...]] = {
 
 @dataclass(frozen=True)
 class TradeOff:
-    """The parameter that trades accuracy for fairness, and values from accurate to fair."""
+    """The parameter that trades accuracy for fairness, and values from accurate to fair.
+
+    Examples
+    --------
+    >>> from fairij.baselines import GapReg
+    >>> GapReg.trade_off.parameter
+    'strength'
+    """
 
     parameter: str
     sweep: tuple[float, ...]
@@ -45,6 +52,13 @@ class Predictor:
 
     ``scores(X, s)`` are in [0, 1]. A deterministic predictor gives label 1 where the score is
     above one half. A randomised one gives label 1 with the score as its probability.
+
+    Examples
+    --------
+    >>> from fairij.baselines import ERM
+    >>> predictor = ERM().fit(model, splits.train, splits.validation)
+    >>> predictor.predict(splits.test.X).shape
+    (300,)
     """
 
     scores: Callable[[Any, Codes | None], Array]
@@ -114,7 +128,15 @@ class Baseline(Protocol):
 
 @dataclass(frozen=True)
 class ERM(Baseline):
-    """The given model, with no constraint and no refit (empirical risk minimisation)."""
+    """The given model, with no constraint and no refit (empirical risk minimisation).
+
+    Examples
+    --------
+    >>> from fairij.baselines import ERM
+    >>> predictor = ERM().fit(model, splits.train, splits.validation)
+    >>> predictor.scores(splits.test.X, None).shape
+    (300,)
+    """
 
     name: ClassVar[str] = "erm"
     constraints: ClassVar[tuple[str, ...]] = ()

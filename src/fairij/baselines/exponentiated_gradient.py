@@ -54,6 +54,14 @@ class ExponentiatedGradient(Baseline):
         How the network is trained in each step.
     seed : int, default=0
         Seed of the training and of the draws in `predict`.
+
+    Examples
+    --------
+    >>> from fairij.baselines import ExponentiatedGradient
+    >>> method = ExponentiatedGradient(max_iter=3, estimator=LogisticRegression())
+    >>> predictor = method.fit(model, splits.train, splits.validation)
+    >>> predictor.randomised
+    True
     """
 
     constraint: str = "demographic_parity"

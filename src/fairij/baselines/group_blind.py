@@ -119,6 +119,13 @@ class LinearPost(GroupBlind):
     Labels and groups of the validation rows are not used. The model gives ``P(y|x)``, and a
     classifier learnt from training rows gives ``P(s|x)`` or ``P(s|x, y)``. The authors' code
     breaks ties by random noise; this rule is deterministic. Parameters: see `GroupBlind`.
+
+    Examples
+    --------
+    >>> from fairij.baselines import LinearPost
+    >>> predictor = LinearPost(tolerance=0.02).fit(model, splits.train, splits.validation)
+    >>> predictor.scores(splits.test.X, None).shape
+    (300,)
     """
 
     name: ClassVar[str] = "linear_post"
@@ -172,6 +179,13 @@ class FST(GroupBlind):
     P(y=k))``, and f solves ``-r/f + (1-r)/(1-f) + mu = 0`` in closed form. The dual has one
     variable per constraint and is solved by L-BFGS (the authors use ADMM on the same dual).
     The label is 1 where f is above one half. Parameters: see `GroupBlind`.
+
+    Examples
+    --------
+    >>> from fairij.baselines import FST
+    >>> predictor = FST(tolerance=0.02).fit(model, splits.train, splits.validation)
+    >>> predictor.scores(splits.test.X, None).shape
+    (300,)
     """
 
     recalibrate: bool = True

@@ -55,6 +55,12 @@ class Recipe:
     balanced_loss : bool, default=False
         Take the loss on the balanced draw too, in place of the ordinary batch, as the code of
         Chuang & Mroueh does. This changes the shares of groups (and, for odds, of labels).
+
+    Examples
+    --------
+    >>> from fairij.baselines import Recipe
+    >>> Recipe(epochs=5).batch_size
+    256
     """
 
     start: Start = "scratch"

@@ -26,6 +26,14 @@ class GapReg(InProcessing):
     """The gap of mean scores (Chuang & Mroueh 2021, equation 1).
 
     ``sum_y max_g E[f | g, y] - min_g E[f | g, y]``, ``f = sigmoid(z)``; one term for parity.
+
+    Examples
+    --------
+    >>> from fairij.baselines import GapReg, Recipe
+    >>> method = GapReg(strength=0.5, recipe=Recipe(epochs=1))
+    >>> predictor = method.fit(net, splits.train, splits.validation)
+    >>> predictor.needs_group
+    False
     """
 
     name: ClassVar[str] = "gapreg"
@@ -45,6 +53,14 @@ class FairMixup(InProcessing):
     Row x_0 is of one group and x_1 of the other (with the same true label, for equalized odds),
     paired at random. One t is drawn per term and step. Without the absolute value, the mean over
     t is the gap of mean scores: the penalty smooths the whole path, not only its ends.
+
+    Examples
+    --------
+    >>> from fairij.baselines import FairMixup, Recipe
+    >>> method = FairMixup(strength=0.5, recipe=Recipe(epochs=1))
+    >>> predictor = method.fit(net, splits.train, splits.validation)
+    >>> predictor.needs_group
+    False
     """
 
     name: ClassVar[str] = "fairmixup"
@@ -89,6 +105,14 @@ class HGR(InProcessing):
     ----------
     bins : int, default=50
         Points of the grid. The other parameters are those of `InProcessing`.
+
+    Examples
+    --------
+    >>> from fairij.baselines import HGR, Recipe
+    >>> method = HGR(strength=0.5, recipe=Recipe(epochs=1))
+    >>> predictor = method.fit(net, splits.train, splits.validation)
+    >>> predictor.needs_group
+    False
     """
 
     bins: int = 50

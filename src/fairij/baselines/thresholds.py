@@ -75,6 +75,13 @@ class HPS(GroupThresholds):
         Points on fairlearn's grid of rates.
     seed : int, default=0
         Seed of the draws in `predict`.
+
+    Examples
+    --------
+    >>> from fairij.baselines import HPS
+    >>> predictor = HPS().fit(model, splits.train, splits.validation)
+    >>> predictor.scores(splits.test.X, splits.test.s).shape
+    (300,)
     """
 
     constraint: str = "equalized_odds"
@@ -154,6 +161,13 @@ class RelaxedThresholds(GroupThresholds):
         The largest gap allowed on validation rows.
     seed : int, default=0
         Seed of the draws in `predict`.
+
+    Examples
+    --------
+    >>> from fairij.baselines import RelaxedThresholds
+    >>> predictor = RelaxedThresholds(tolerance=0.02).fit(model, splits.train, splits.validation)
+    >>> predictor.scores(splits.test.X, splits.test.s).shape
+    (300,)
     """
 
     constraint: str = "demographic_parity"

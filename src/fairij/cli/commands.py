@@ -47,7 +47,8 @@ DATASETS = {
 @command(
     app,
     "fairij audit --model model.txt --table test.csv --label income --sensitive sex",
-    "fairij audit --table predictions.csv --label income --score p --sensitive sex",
+    "fairij audit --table predictions.csv --label income --score p --sensitive sex "
+    "--page audit.html",
     "fairij audit --model model.skops --table people.parquet --label y --sensitive sex "
     "--sensitive race --json",
     "fairij audit --model net.safetensors --model-class net.py:Net --table shop.duckdb "
@@ -58,7 +59,7 @@ def audit(asked: AuditOptions) -> None:
 
     Give a model file, or a table in which any model's scores or predicted labels stand.
     """
-    from fairij.cli.measure import run_audit
+    from fairij.cli.audits import run_audit
 
     run_audit(asked)
 

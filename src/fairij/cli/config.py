@@ -17,9 +17,9 @@ import typer
 from fairij.cli.trust import NOTED, RUNS_CODE, notes_of
 from fairij.errors import FairIJWarning, InvalidInputError
 
-PATHS = {"model", "table", "train", "validation", "test", "edit", "out", "data_home", "checkpoint"}
 HASHES = "sha256"
-WRITTEN = {"out", "data_home", "checkpoint"}  # from a file these stay in the file's folder
+WRITTEN = {"out", "data_home", "checkpoint", "page"}  # from a file these stay in its folder
+PATHS = {"model", "table", "train", "validation", "test", "edit", *WRITTEN}
 NEVER_FROM_FILE = {"force", "config", "max_memory"}
 FORMER = {"show_text": bool}  # options of earlier versions, which settings files may still have
 LARGEST = 2**20  # bytes of a settings file

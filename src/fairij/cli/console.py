@@ -19,10 +19,12 @@ from fairij.errors import STEERING, printable
 
 if TYPE_CHECKING:
     from fairij.fairness import Audit
+    from fairij.fairness.subgroups import Subgroups
 
 # Standard output, while a command runs. What libraries print meanwhile goes to standard error.
 RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
 NOT_DEFINED = "not defined"
+MOST_SUBGROUPS = 10  # on the screen
 WIDE = 200  # columns of text where there is no screen, as in a file
 
 
@@ -115,7 +117,20 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         "more": audit.more.to_dict(orient="index"),
         "undefined": list(audit.undefined),
         "notes": list(audit.notes),
+        "calibration": _lines(audit.calibration),
+        "subgroups": _subgroups_dict(audit.subgroups),
     }
+
+
+def _lines(frame: Any) -> list[dict[str, Any]] | None:
+    return None if frame is None else list(frame.to_dict(orient="records"))
+
+
+def _subgroups_dict(found: Subgroups | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    counts = {"groups": found.groups, "compared": found.compared}
+    return {"found": _lines(found.found), **counts, "attributes": list(found.attributes)}
 
 
 def positive_said(audit: Audit) -> str:
@@ -160,6 +175,35 @@ def groups_table(title: str, audit: Audit) -> Table:
                 table.add_row(*shown, Text(in_words(rate)), _cell(*cells))
                 shown = (Text(), "")
     return table
+
+
+def show_subgroups(found: Subgroups) -> None:
+    """The groups that a search found, if it found any, and how much was compared."""
+    from fairij.report.wording import plain as in_words
+
+    numbers = ("here", "others", "rows", "p (corrected)")
+    names = ["group", "rate", *numbers]
+    table = table_of("groups that differ, also where attributes meet", names, numbers=numbers)
+    for line in found.found.head(MOST_SUBGROUPS).itertuples(index=False):
+        group, _, rate, value, others, _, rows, p = line
+        sure = "< 0.0001" if p < 1e-4 else f"{p:.4f}"
+        cells = (f"{value:.4f}", f"{others:.4f}", f"{rows:.0f}", sure)
+        table.add_row(Text(str(group)), Text(in_words(rate)), *cells)
+    if len(found.found):
+        show(table)
+    say(_searched(found))
+
+
+def _searched(found: Subgroups) -> str:
+    """How much was compared, and how much was found."""
+    differ, more = len(found.found), len(found.found) - MOST_SUBGROUPS
+    text = (
+        f"{found.groups:,} groups were searched, of {' and '.join(found.attributes)}, and "
+        f"{found.compared:,} rates compared; p-values are corrected for that (Holm). "
+    )
+    if not differ:
+        return f"{text}None surely differs."
+    return f"{text}{differ:,} differ." + (f" {more:,} of them are not shown." if more > 0 else "")
 
 
 def show_audits(title: str, audits: Mapping[str, Audit]) -> None:

@@ -195,9 +195,10 @@ def _parameters(given: list[str] | None) -> Any:
 
 
 def _search(edit: EditOptions) -> Search:
-    kind: Any = SEARCHES[edit.search]
     asked = {"scales": edit.scale and tuple(edit.scale), "max_k": edit.max_k}
     settings = {name: value for name, value in asked.items() if value is not None}
+    # who says how many rows to drop, or how hard, wants rows to be dropped
+    kind: Any = SEARCHES["grid" if settings and edit.search == "auto" else edit.search]
     known = {field.name for field in dataclasses.fields(kind)}
     for name, option in (("scales", "--scale"), ("max_k", "--max-k")):
         if name in settings and name not in known:

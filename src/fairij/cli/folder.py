@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from fairij.method.refit import PredictedRefit
 from fairij.mitigator import FairIJ
 from fairij.models.losses import get_loss
 from fairij.report import write_report
+from fairij.report.card import card_of
+from fairij.report.comparisons import Comparison
 from fairij.report.probe import probed
 from fairij.storage.edits import Edit
 from fairij.storage.model_files import ModelFile
@@ -36,6 +39,7 @@ from fairij.storage.tables import read_table, require_columns
 
 EDIT, SUMMARY = "edit.safetensors", "summary.json"
 CANDIDATES, INFLUENCE, SEAL = "candidates.csv", "influence.csv", "sha256"
+CARD = "README.md"  # the name by which registries show it
 NEEDED = ("k", "scale", "damping", "gap")  # columns of the candidates
 MODEL_HOLDS = Holds(
     "The edited model. It may give away as much about its training rows as the model before."
@@ -57,7 +61,10 @@ def page_holds(page: PageOptions) -> Holds:
 
 def folder_holds(model: str, page: PageOptions) -> dict[str, Holds]:
     """What each file of the folder holds."""
-    return {**HOLDS, model: MODEL_HOLDS, PAGE: page_holds(page)}
+    card = (
+        {CARD: Holds("The model card: figures, and no training rows.")} if page.model_card else {}
+    )
+    return {**HOLDS, model: MODEL_HOLDS, PAGE: page_holds(page), **card}
 
 
 def write_result(
@@ -194,12 +201,7 @@ def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
 
     by_group = pd.DataFrame.from_dict(stored["by_group"], orient="index")
     intervals = pd.DataFrame(stored["group_intervals"]).set_index(["group", "rate"])
-    group_scores = [
-        pd.DataFrame(rows).set_index(["group", "measure"]).astype(float)
-        for rows in [stored.get("group_scores", [])]
-        if rows
-    ]
-    return Audit(
+    found = Audit(
         frame(stored["metrics"]),
         by_group.rename_axis("group"),
         float(stored["confidence"]),
@@ -210,8 +212,12 @@ def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
         tuple(stored.get("notes", ())),
         frame(stored.get("ratios", {})),
         frame(stored.get("scores", {})),
-        *group_scores,
     )
+    scores = stored.get("group_scores", [])
+    if not scores:
+        return found
+    table = pd.DataFrame(scores).set_index(["group", "measure"]).astype(float)
+    return replace(found, group_scores=table)
 
 
 def write_page(
@@ -242,6 +248,15 @@ def write_page(
         probe=probe,
         **rows,
     )
+
+
+def write_card(
+    fitted: FairIJ, target: Path, shown: Comparison, file: ModelFile, measured_on: Path | None
+) -> None:
+    """Write the model card, named after the model file and the table that was measured on."""
+    dataset = "not named" if measured_on is None else measured_on.name
+    text = card_of(fitted, shown, name=file.saved_name(), dataset=dataset)
+    target.write_text(text, encoding="utf-8", errors="replace")
 
 
 def probe_of(

@@ -1,4 +1,4 @@
-"""Audits of models on a table: the work of `fairij audit` and `fairij compare`."""
+"""Models measured on a table: the work of `fairij compare`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 import fairij
 from fairij.cli.black_boxes import boxed, corrected, is_box_file, opened
-from fairij.cli.console import audit_dict, print_json, say, show_audits
-from fairij.cli.options import AuditOptions, CompareOptions, MeasureOptions
+from fairij.cli.console import audit_dict, print_json, show_audits
+from fairij.cli.options import CompareOptions, MeasureOptions
 from fairij.cli.outputs import MARK
-from fairij.cli.predictions import audit_table
-from fairij.cli.rows import Part, check_two_groups, features_said, read_part
+from fairij.cli.rows import Part, check_two_groups, read_part
 from fairij.errors import FairIJError, InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.models import adapt
@@ -35,38 +35,6 @@ from fairij.storage.edits import FORMAT, Edit
 from fairij.storage.model_files import ModelFile
 
 HEADER_BYTES = 4096
-
-
-def run_audit(asked: AuditOptions) -> None:
-    """Audit a model on a table, or the predictions that stand in it."""
-    table, columns, given = asked.table.table, asked.columns, asked.predictions
-    if asked.model is None:
-        found, rows = audit_table(asked)
-        named = (columns.score, given.prediction)
-        source = ", ".join(name for name in named if name is not None)
-        about: dict[str, Any] = {"rows": rows, "predictions": source}
-        name, told = source, ""
-    elif given.prediction is not None:
-        raise InvalidInputError(
-            "--prediction names what a model said, and --model asks the model: leave one of the "
-            "two out."
-        )
-    else:
-        file = asked_at_least(opened(asked.opening, asked.model, columns.score))
-        part = check_two_groups(_read(asked, file), table)
-        found, name = measured(file.model, part, asked.how), asked.model.name
-        about = {
-            "rows": len(part),
-            "model": {"path": str(asked.model), "kind": file.kind},
-            "features": part.feature_names,
-        }
-        told = f"The model has {features_said(part, columns)}"
-    if asked.as_json:
-        print_json({**audit_dict(found), **about, "sensitive": columns.sensitive})
-        return
-    show_audits(f"{name} on {about['rows']} rows of {table.name}", {"value": found})
-    if told:
-        say(told)
 
 
 def compare_models(models: list[Path], asked: CompareOptions) -> None:
@@ -135,7 +103,14 @@ def _edit_at(path: Path) -> Edit | None:
     return None
 
 
-def measured(model: Any, part: Part, how: MeasureOptions, *, confirmed: bool = False) -> Audit:
+def measured(
+    model: Any,
+    part: Part,
+    how: MeasureOptions,
+    *,
+    confirmed: bool = False,
+    attributes: pd.DataFrame | None = None,
+) -> Audit:
     """Metrics with intervals and rates by group, measured as `FairIJ` does.
 
     Raises if the outputs speak for another label than they are taken for, or if they may be
@@ -165,6 +140,7 @@ def measured(model: Any, part: Part, how: MeasureOptions, *, confirmed: bool = F
     if len(labels.classes) > 2:  # of two classes, 1 is the positive one
         predicted, truth = labels.classes[predicted], labels.classes[truth.astype(int)]
     settings |= {"sample_weight": part.weight, "class_names": class_words(named.classes)}
+    settings["attributes"] = attributes
     if len(labels.classes) == 2:
         settings["scores"] = decision.chance(z).cpu().numpy()
     found = audit(truth, predicted, sensitive_features=part.groups, **settings)

@@ -12,7 +12,14 @@ from fairij.cli.console import metrics_table, positive_said, print_json, say, sh
 from fairij.cli.edits import save_model
 from fairij.cli.errors import TARGET_MISSED, fail
 from fairij.cli.fitting import Fitted, fit
-from fairij.cli.folder import folder_holds, probe_of, write_page, write_result
+from fairij.cli.folder import (
+    CARD,
+    folder_holds,
+    probe_of,
+    write_card,
+    write_page,
+    write_result,
+)
 from fairij.cli.measure import measured
 from fairij.cli.options import ColumnOptions, EditOptions, MeasureOptions, MitigateOptions
 from fairij.cli.outputs import MARK, PAGE, check_folder, check_inputs_apart, whole_folder
@@ -65,6 +72,9 @@ def run(asked: MitigateOptions) -> None:
         about |= {} if probe is None else {"probe": probe_summary(probe)}
         summary = write_result(folder, mitigator, about, audits)
         write_page(mitigator, folder / PAGE, train=fitted.train, test=test, page=page, probe=probe)
+        if page.model_card:
+            table = page.test or asked.tables.validation or asked.tables.train
+            write_card(mitigator, folder / CARD, shown, file, table)
     if asked.as_json:
         print_json({**summary, "out": out})
     else:

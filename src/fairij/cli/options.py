@@ -103,6 +103,9 @@ class ModelOptions:
         bool,
         "Open pickle, joblib and exported torch files. They run code that they carry.",
     ] = False
+    base_model: Annotated[
+        Path | None, "The folder of the Hugging Face model that an adapter (peft) changes."
+    ] = None
     max_memory: MaxMemory = None
 
     def open(self, path: Path) -> ModelFile:
@@ -118,7 +121,8 @@ class ModelOptions:
                 f"""--model-args must be a JSON object, as in '{{"inputs": 4}}'; got {arguments}."""
             )
         trusted = tuple(self.trust or ())
-        return load_model(path, Opening(self.trust_pickle, trusted, self.model_class, arguments))
+        about = (self.trust_pickle, trusted, self.model_class, arguments, self.base_model)
+        return load_model(path, Opening(*about))
 
 
 @dataclass(frozen=True)
@@ -209,6 +213,11 @@ class PageOptions:
         "Own sentences for the identity probe, in a table with the columns kind and text. Without "
         "it a model of texts is tried with fairij's sentences.",
     ] = None
+    model_card: Annotated[
+        bool,
+        "Also write README.md, a model card in Markdown with the metadata that model registries "
+        "read.",
+    ] = False
     predict_refit: Annotated[
         list[str] | None,
         "Predict what training again would do without the rows that the edit drops (chosen), or "
@@ -252,8 +261,10 @@ class EditOptions:
         "Added to the curvature (default: 0.01), or auto. Repeat it to try several.",
     ] = None
     curvature: Annotated[str, "One of ggn, empirical_fisher, hessian."] = "ggn"
-    search: Annotated[str, f"Which edits to try: {', '.join(searches.NAMES)}."] = "grid"
-    max_k: Annotated[int | None, "Most rows to drop (grid and sequential search)."] = None
+    search: Annotated[str, f"Which edits to try: {', '.join(searches.NAMES)}."] = "auto"
+    max_k: Annotated[
+        int | None, "Most rows to drop (grid and sequential search; grid without --search)."
+    ] = None
     scale: Annotated[
         list[float] | None, "Multiply the edit by this; repeatable. Default: that of the search."
     ] = None
@@ -332,6 +343,27 @@ class PredictionOptions:
     ] = None
 
 
+@dataclass(frozen=True)
+class AuditPageOptions:
+    """The page of an audit, and what it looks for."""
+
+    page: Annotated[Path | None, "Write an HTML page about the audit here."] = None
+    title: Annotated[str, "Title of the page."] = "Fairness audit"
+    explore: Annotated[
+        list[str] | None,
+        "A further column: groups that differ are searched in its values too, and where up to "
+        "three columns meet; repeatable.",
+    ] = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.explore or ()))
+
+    def files(self) -> dict[str, Path]:
+        """The files to write, by their options."""
+        return {} if self.page is None else {"page": self.page}
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
     """The options of `compare`."""
@@ -349,7 +381,9 @@ class AuditOptions(CompareOptions):
     """The options of `audit`."""
 
     model: MaybeModel = None
-    predictions: PredictionOptions = PredictionOptions()
+    predictions: PredictionOptions
+    page: AuditPageOptions
+    force: Force = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,20 +32,23 @@ class Predictions:
     weight: NDArray[np.float64] | None
     names: tuple[str, str] | None  # what labels 0 and 1 stand for, if there are two
     favourable: int = 1
+    others: pd.DataFrame | None = None  # further columns that were asked for
 
     def __len__(self) -> int:
         return len(self.truth)
 
 
-def audit_table(asked: AuditOptions) -> tuple[Audit, int]:
-    """The audit of the predictions in a table, and its number of rows."""
-    found = read_predictions(asked)
+def audit_table(
+    asked: AuditOptions, found: Predictions, attributes: pd.DataFrame | None = None
+) -> Audit:
+    """The audit of the predictions in a table."""
     how, settings = asked.how, dict[str, Any](confidence=asked.how.confidence)
     settings["sensitive_features"] = found.groups
     if how.loss == "squared_error":
         if found.weight is not None:
             raise InvalidInputError("Weights are for classification; leave --weights out.")
-        return audit_regression(found.truth, found.predicted, **settings), len(found)
+        return audit_regression(found.truth, found.predicted, **settings)
+    settings["attributes"] = attributes
     if found.names is not None:
         settings |= {"class_names": _favourable_last(found)} | {"pos_label": found.favourable}
     settings["sample_weight"] = found.weight
@@ -59,7 +62,7 @@ def audit_table(asked: AuditOptions) -> tuple[Audit, int]:
     else:
         made = audit(found.truth, found.predicted, scores=found.score, **settings)
     _check_direction(made, found, asked)
-    return made, len(found)
+    return made
 
 
 def _favourable_last(found: Predictions) -> list[str]:
@@ -79,7 +82,8 @@ def read_predictions(asked: AuditOptions) -> Predictions:
     roles = (columns.label, columns.score, given.prediction, columns.weights)
     named = [name for name in roles if name is not None]
     sensitive = list(dict.fromkeys(columns.sensitive))
-    require_columns(list(frame.columns), [*named, *sensitive], where=str(path))
+    explored = list(asked.page.columns)
+    require_columns(list(frame.columns), [*named, *sensitive, *explored], where=str(path))
     for name in named:
         check_missing(frame[name], path, "one of the columns that are measured")
     groups = groups_of(frame[sensitive], path)
@@ -102,7 +106,8 @@ def read_predictions(asked: AuditOptions) -> Predictions:
             f"--score is the chance of one of two labels, but {columns.label!r} of {path} has "
             "more: name the column of predicted labels by --prediction, and leave --score out."
         )
-    return Predictions(y, said, score, groups, weight, labels, favourable)
+    others = frame[explored] if explored else None
+    return Predictions(y, said, score, groups, weight, labels, favourable, others)
 
 
 def _scores(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:

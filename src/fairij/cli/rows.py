@@ -37,6 +37,7 @@ class Part:
     weight: NDArray[np.float64] | None
     is_text: bool = False  # the one feature
     classes: list[Any] | None = None  # as ``y`` has them, if their order was given
+    others: pd.DataFrame | None = None  # further columns that were asked for
 
     def __len__(self) -> int:
         return len(self.y)
@@ -69,6 +70,7 @@ def read_part(
     with_groups: bool = True,
     with_weights: bool = True,
     stream: bool = False,
+    others: Sequence[str] = (),
 ) -> Part:
     """Read a table for this model. Groups are optional without ``with_groups``."""
     if stream and file.takes_text:
@@ -84,6 +86,7 @@ def read_part(
         *([file.score] if file.score else []),
         *weights,
         *(sensitive if has_groups else []),
+        *others,
     ]
     require_columns(table.columns, needed, where=str(path))
     names = _feature_names(table.columns, columns, file, path)
@@ -104,6 +107,7 @@ def read_part(
         weights_of(frame[weights[0]], path) if weights else None,
         file.takes_text,
         classes,
+        frame[list(others)] if others else None,
     )
 
 

@@ -34,6 +34,12 @@ class ArrowSource(Source):
         A file, a folder of files, several files, or a data set.
     features : sequence of str
         The columns that the model takes, in order.
+
+    Examples
+    --------
+    >>> pd.DataFrame(X, columns=["a", "b", "c"]).to_parquet("rows.parquet")
+    >>> len(ArrowSource("rows.parquet", features=["a", "b", "c"]))
+    600
     """
 
     def __init__(self, data: Any, features: Sequence[str]) -> None:

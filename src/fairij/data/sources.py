@@ -75,6 +75,13 @@ class ArraySource(Source):
     ----------
     array : array
         For example a `np.memmap`, or ``np.load(path, mmap_mode="r")``.
+
+    Examples
+    --------
+    >>> np.save("rows.npy", X)
+    >>> source = ArraySource(np.load("rows.npy", mmap_mode="r"))  # is not read into memory
+    >>> len(source)
+    600
     """
 
     def __init__(self, array: Any) -> None:
@@ -101,6 +108,13 @@ class LoaderSource(Source):
     features : int, str or sequence of those, default=None
         The part of a batch that the model takes: a place in a tuple, a key of a dict, or several.
         None for the whole batch.
+
+    Examples
+    --------
+    >>> from torch.utils.data import DataLoader, TensorDataset
+    >>> rows = TensorDataset(torch.as_tensor(X), torch.as_tensor(y))
+    >>> len(LoaderSource(DataLoader(rows, batch_size=100), features=0))
+    600
     """
 
     def __init__(

@@ -72,6 +72,12 @@ def get_data_home(data_home: PathLike | None = None) -> Path:
     """The cache folder: `data_home`, else ``$FAIRIJ_DATA``, else ``~/fairij_data``.
 
     The folder is created when a file is first written to it.
+
+    Examples
+    --------
+    >>> from fairij.datasets import get_data_home
+    >>> get_data_home("files").name
+    'files'
     """
     home = data_home or os.environ.get("FAIRIJ_DATA") or Path("~") / "fairij_data"
     return Path(home).expanduser()

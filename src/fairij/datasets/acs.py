@@ -77,6 +77,11 @@ def fetch_acs_public_coverage(
         The result always has the census codes.
     sha256 : mapping of str to str, optional
         Required hashes by file name, of files at `path` or of folktables' csv file.
+
+    Examples
+    --------
+    >>> from fairij.datasets import fetch_acs_public_coverage
+    >>> data = fetch_acs_public_coverage(year=2018, path="coverage.parquet")  # doctest: +SKIP
     """
     if path is None:
         table, files = _from_folktables(year, state, get_data_home(data_home), download)

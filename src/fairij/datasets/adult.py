@@ -76,6 +76,12 @@ def fetch_adult(
     Bunch
         `data`, `target`, `sensitive_features`, `split` ('train' or 'test'), `feature_names`,
         `target_names`, `includes_sensitive`, `DESCR`, and by file name `source` and `sha256`.
+
+    Examples
+    --------
+    >>> from fairij.datasets import fetch_adult
+    >>> len(fetch_adult().target)
+    48842
     """
     files = FileOptions(data_home=data_home, path=path, download=download, verify=verify)
     options = TableOptions(include_sensitive=include_sensitive, as_frame=as_frame, **files)
@@ -117,6 +123,13 @@ def adult_splits(
         Whether it is also among the features.
     **files : dict
         Where to find the files: `data_home`, `path`, `download` and `verify` of `fetch_adult`.
+
+    Examples
+    --------
+    >>> from fairij.datasets import adult_splits
+    >>> train, validation, test = adult_splits(seed=0)
+    >>> test.X.shape
+    (16281, 106)
     """
     adult = fetch_adult(sensitive=sensitive, include_sensitive=include_sensitive, **files)
     return make_splits(adult, seed, validation=VALIDATION)

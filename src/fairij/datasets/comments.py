@@ -70,6 +70,11 @@ def fetch_civil_comments(
     hub : str, optional
         A dataset repository on the Hugging Face hub that holds the file, "name/repository". It is
         used if `path` is not given and the cache does not have the file. Needs `huggingface_hub`.
+
+    Examples
+    --------
+    >>> from fairij.datasets import fetch_civil_comments
+    >>> data = fetch_civil_comments(path="all_data_with_identities.csv")  # doctest: +SKIP
     """
     file = _locate(path, data_home, hub)
     table = _read(file)
@@ -199,6 +204,12 @@ def fetch_wikipedia_comments(
     **files : dict
         As for `fetch_adult`, like the returned `Bunch`, whose `data` are the texts. `path` is the
         file ``clean_data.csv`` or its folder.
+
+    Examples
+    --------
+    >>> from fairij.datasets import fetch_wikipedia_comments
+    >>> len(fetch_wikipedia_comments().target)
+    184354
     """
     names = check_sensitive(sensitive, IDENTITY_TERMS)
     found = read_files((FILE,), **files)

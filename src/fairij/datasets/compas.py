@@ -55,6 +55,12 @@ def fetch_compas(
     **options : dict
         As for `fetch_adult`, like the returned `Bunch`. `path` is the file
         ``compas-scores-two-years.csv`` or its folder.
+
+    Examples
+    --------
+    >>> from fairij.datasets import fetch_compas
+    >>> len(fetch_compas().target)
+    5278
     """
     return COMPAS.load(partial(_read, races), sensitive=sensitive, **options)
 

@@ -52,6 +52,12 @@ def fetch_credit_card(
     **options : dict
         As for `fetch_adult`, like the returned `Bunch`. `path` is the file
         ``UCI_Credit_Card.csv`` or its folder.
+
+    Examples
+    --------
+    >>> from fairij.datasets import fetch_credit_card
+    >>> len(fetch_credit_card().target)
+    30000
     """
     return CREDIT_CARD.load(_read, sensitive=sensitive, **options)
 

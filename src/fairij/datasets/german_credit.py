@@ -56,6 +56,12 @@ def fetch_german_credit(
     **options : dict
         As for `fetch_adult`, like the returned `Bunch`. `path` is the file ``german.data`` or its
         folder.
+
+    Examples
+    --------
+    >>> from fairij.datasets import fetch_german_credit
+    >>> len(fetch_german_credit().target)
+    1000
     """
     return GERMAN_CREDIT.load(_read, sensitive=sensitive, **options)
 

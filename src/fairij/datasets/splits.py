@@ -16,7 +16,15 @@ RowNumbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Split:
-    """One part: features X (N, D), labels y (N,) of 0 and 1, group numbers s (N,)."""
+    """One part: features X (N, D), labels y (N,) of 0 and 1, group numbers s (N,).
+
+    Examples
+    --------
+    >>> from fairij.datasets import Split
+    >>> part = Split(X.astype("float32"), y.astype("float32"), (groups == "m").astype("int64"))
+    >>> part.X.shape
+    (600, 3)
+    """
 
     X: NDArray[np.float32]
     y: NDArray[np.float32]
@@ -32,6 +40,12 @@ class Splits:
 
     `groups[g]` is the name of the group with s == g, and `sensitive` is their attribute.
     `includes_sensitive` says whether this attribute is also among the features.
+
+    Examples
+    --------
+    >>> train, validation, test = splits
+    >>> len(train.y), len(validation.y), len(test.y)
+    (600, 600, 300)
     """
 
     train: Split
@@ -53,6 +67,12 @@ def three_way_split(
     """Split the rows 0 ... n-1 at random into training, validation and test rows.
 
     The numbers of validation and test rows are rounded up, as in scikit-learn.
+
+    Examples
+    --------
+    >>> from fairij.datasets import three_way_split
+    >>> [len(rows) for rows in three_way_split(100, seed=0)]
+    [50, 20, 30]
     """
     if min(validation, test) < 0 or validation + test >= 1:
         raise ValueError(
@@ -70,7 +90,15 @@ def three_way_split(
 
 @dataclass(frozen=True)
 class Encoded:
-    """One array (N_i, D) per table, and the fitted transformer for new rows."""
+    """One array (N_i, D) per table, and the fitted transformer for new rows.
+
+    Examples
+    --------
+    >>> from fairij.datasets import encode
+    >>> table = pd.DataFrame({"age": [20, 40], "job": ["cook", "clerk"]})
+    >>> encode(table).feature_names
+    ('age', 'job_clerk', 'job_cook')
+    """
 
     arrays: tuple[NDArray[np.float32], ...]
     feature_names: tuple[str, ...]
@@ -90,6 +118,13 @@ def encode(train: pd.DataFrame, *others: pd.DataFrame) -> Encoded:
         The rows to fit on.
     *others : DataFrame
         More tables with the same columns.
+
+    Examples
+    --------
+    >>> from fairij.datasets import encode
+    >>> table = pd.DataFrame({"age": [20, 40], "job": ["cook", "clerk"]})
+    >>> encode(table).arrays[0].tolist()
+    [[-1.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
     """
     numerical = list(train.select_dtypes("number").columns)
     categorical = [c for c in train.columns if c not in numerical]
@@ -129,6 +164,13 @@ def make_splits(
         Share of the rows, or of the official training rows if there is an official split.
     test : float, default=0.3
         Share of the rows. It must not be given if there is an official split.
+
+    Examples
+    --------
+    >>> from fairij.datasets import fetch_german_credit, make_splits
+    >>> splits = make_splits(fetch_german_credit(), seed=0, validation=0.3, test=0.2)
+    >>> [len(part.y) for part in splits]
+    [500, 300, 200]
     """
     groups = bunch.sensitive_features
     if not isinstance(groups, pd.Series):

@@ -49,6 +49,12 @@ def fetch_university_admissions(
     **options : dict
         As for `fetch_adult`, like the returned `Bunch`. `path` is the file
         ``admissions.csv.zip`` or its folder.
+
+    Examples
+    --------
+    >>> from fairij.datasets import fetch_university_admissions
+    >>> len(fetch_university_admissions().target)
+    43303
     """
     return ADMISSIONS.load(_read, sensitive=sensitive, **options)
 

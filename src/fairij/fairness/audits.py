@@ -12,6 +12,7 @@ import pandas as pd
 from scipy.stats import t
 
 from fairij.errors import InvalidInputError
+from fairij.fairness.calibration import calibration_curves
 from fairij.fairness.counted import Interval
 from fairij.fairness.decisions import TopShare
 from fairij.fairness.groups import Groups, encode_groups, numbers
@@ -27,6 +28,7 @@ from fairij.fairness.score_audits import (
     look_like_scores,
     read_scores,
 )
+from fairij.fairness.subgroups import Subgroups, find_subgroups
 
 COLUMNS = ["value", "low", "high"]
 
@@ -49,6 +51,14 @@ class Audit:
     rate over no rows is NaN, and so is every gap that needs it; ``undefined`` says in words which
     rows are missing. ``notes`` says which groups have few rows. ``scores`` has AUC, log loss, Brier
     score and calibration where scores are known, and ``group_scores`` those of each group.
+
+    Examples
+    --------
+    >>> found = audit([0, 1, 1, 0], [0, 1, 0, 0], sensitive_features=["f", "m", "f", "m"])
+    >>> found["accuracy"]
+    0.75
+    >>> found.by_group["selection_rate"].to_dict()
+    {'f': 0.0, 'm': 0.5}
     """
 
     metrics: pd.DataFrame  # index: metric; columns: value, low, high
@@ -62,6 +72,8 @@ class Audit:
     ratios: pd.DataFrame = field(default_factory=_EMPTY)  # like `metrics`: lowest to highest rate
     scores: pd.DataFrame = field(default_factory=_EMPTY)  # like `metrics`, of scores if known
     group_scores: pd.DataFrame = field(default_factory=_NO_GROUPS)  # index: group, measure
+    calibration: pd.DataFrame | None = None  # a line for each group and bin of scores, if known
+    subgroups: Subgroups | None = None  # if ``attributes`` were given
 
     def __getitem__(self, metric: str) -> float:
         return self.interval(metric)[0]
@@ -90,6 +102,11 @@ class Audit:
         """The values of ``metrics`` alone, by name."""
         return {str(name): float(value) for name, value in self.metrics["value"].items()}
 
+    def _repr_html_(self) -> str:  # for notebooks
+        from fairij.report.audit_summary import summary_html
+
+        return summary_html(self)
+
 
 def audit(
     y_true: Any,
@@ -105,8 +122,11 @@ def audit(
     missing_groups: str = "error",
     scores: Any = None,
     threshold: float | TopShare | None = None,
+    attributes: Any = None,
 ) -> Audit:
     """Audit predicted labels or scores of any model. Of two labels the larger one is positive.
+
+    A notebook shows the result as a table; `fairij.report.write_audit` makes a page of it.
 
     Parameters
     ----------
@@ -136,6 +156,16 @@ def audit(
     threshold : float, TopShare or None, default=None
         Accept rows whose chance of the favourable label is at least this, or a share of the rows.
         Only if ``y_pred`` are chances. None: a chance above 0.5.
+    attributes : array-like of shape (N, columns), default=None
+        Columns in whose values, also where up to three of them meet, groups are searched that are
+        treated unlike all other rows. P-values are corrected for all that was compared (Holm).
+
+    Examples
+    --------
+    >>> found = audit(y_val, model.predict(X_val), sensitive_features=groups_val)
+    >>> value, low, high = found.interval("demographic_parity_difference")
+    >>> low < value < high
+    True
     """
     check_settings(n_resamples, confidence, random_state)
     rows = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
@@ -166,7 +196,8 @@ def audit(
     is_shown = ratios.index.isin([f"{gap.name}_ratio" for gap in GAPS.values() if gap.audited])
     if scored is not None:
         of_all, of_groups = scored.measures(confidence)
-        found = replace(found, scores=of_all, group_scores=of_groups)
+        curves = calibration_curves(scored, confidence)
+        found = replace(found, scores=of_all, group_scores=of_groups, calibration=curves)
     return replace(
         found,
         positive_label=names[1] if len(names) == 2 else None,
@@ -174,6 +205,7 @@ def audit(
         ratios=ratios[is_shown],
         undefined=undefined_rates(counts, counted.known, groups.names, names),
         notes=(*small_cells(counts, groups.names, names), *without_group(groups)),
+        subgroups=None if attributes is None else find_subgroups(data, attributes, confidence),
     )
 
 

@@ -87,6 +87,13 @@ class Constraint:
         the chance of such differences if there is no gap. None: nothing is known of either.
     elsewhere : tuple of Counterfactual, default=()
         Gaps on other rows than those of the groups, which are to be closed as well.
+
+    Examples
+    --------
+    >>> def spread(outputs, y, groups):  # how far apart the mean outputs of the groups are
+    ...     return (outputs[groups == 0].mean() - outputs[groups == 1].mean()).abs()
+    >>> Constraint.custom(spread).name
+    'spread'
     """
 
     name: str

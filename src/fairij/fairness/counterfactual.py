@@ -51,6 +51,13 @@ class Counterfactual:
         Compare these values with all others. None: every value with every other one.
     name : str, default="counterfactual"
         The name in results.
+
+    Examples
+    --------
+    >>> swapped = X_val[:4] * [-1, 1, 1]  # the same rows, with one feature swapped
+    >>> pairs = Counterfactual(np.vstack([X_val[:4], swapped]), [0] * 4 + [1] * 4, [0, 1, 2, 3] * 2)
+    >>> pairs.name
+    'counterfactual'
     """
 
     X: Any

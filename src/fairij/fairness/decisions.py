@@ -35,6 +35,13 @@ class TopShare:
     ----------
     share : float
         More than 0 and less than 1: 0.1 accepts the top 10 %.
+
+    Examples
+    --------
+    >>> fair = FairIJ(model, threshold=TopShare(0.1), verbose=False)
+    >>> fair = fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=groups_val)
+    >>> bool(0.08 < fair.predict(X_val).mean() < 0.12)
+    True
     """
 
     share: float

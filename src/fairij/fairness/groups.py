@@ -340,6 +340,12 @@ class GroupChances:
         The chances, with the names of the groups as columns.
     names : sequence of str, default=None
         The names, if the table has none.
+
+    Examples
+    --------
+    >>> chances = GroupChances(np.array([[0.9, 0.1], [0.2, 0.8]]), names=["f", "m"])
+    >>> audit([1, 0], [1, 0], sensitive_features=chances).by_group.index.tolist()
+    ['f', 'm']
     """
 
     table: Any

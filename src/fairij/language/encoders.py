@@ -14,10 +14,9 @@ from torch import nn
 from fairij.data.checks import whole_number
 from fairij.datasets._files import PathLike
 from fairij.errors import InvalidInputError
-from fairij.language.texts import TYPES, encoded, takes, texts_of
+from fairij.language.texts import TYPES, takes, texts_of
 from fairij.models.text.library import load_transformers
-from fairij.models.text.tokens import longest_text, most_tokens, with_padding_token
-from fairij.models.text.triggers import TriggerTokens
+from fairij.models.text.tokens import encoded, longest_text, most_tokens, with_padding
 from fairij.storage.model_files.huggingface import quietly
 from fairij.storage.model_files.huggingface_checks import check_finite, check_loaded
 from fairij.storage.reading import reading
@@ -28,7 +27,15 @@ HIDDEN = (768, 128)  # units of the paper's non-linear head
 def load_encoder(
     folder: PathLike, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
 ) -> Any:
-    """An encoder from a folder or a name on the hub, frozen and without dropout."""
+    """An encoder from a folder or a name on the hub, frozen and without dropout.
+
+    Examples
+    --------
+    >>> from fairij.language import load_encoder
+    >>> encoder = load_encoder(folder)  # or the name of a model on the Hugging Face hub
+    >>> any(p.requires_grad for p in encoder.parameters())
+    False
+    """
     library = load_transformers()
     with reading(Path(folder), "a Hugging Face encoder"), quietly(library):
         config = library.AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -67,7 +74,15 @@ def encoder_of(model: Any) -> Any:
 
 
 def load_tokenizer(folder: PathLike) -> Any:
-    """The tokenizer of a folder or a name on the hub."""
+    """The tokenizer of a folder or a name on the hub.
+
+    Examples
+    --------
+    >>> from fairij.language import load_tokenizer
+    >>> tokenizer = load_tokenizer(folder)  # or the name of a model on the Hugging Face hub
+    >>> len(tokenizer("a kind word")["input_ids"]) > 2
+    True
+    """
     return load_transformers().AutoTokenizer.from_pretrained(folder)
 
 
@@ -83,6 +98,12 @@ def tokenise(texts: Any, tokenizer: Any, *, max_length: int | None = None) -> pd
     max_length : int, optional
         Longer texts are cut to this many tokens. By default the tokenizer's limit, or 512 if it
         has none.
+
+    Examples
+    --------
+    >>> from fairij.language import tokenise
+    >>> len(tokenise(["a kind word", "another one"], tokenizer))
+    2
     """
     if max_length is None:
         max_length = longest_text(None, tokenizer)
@@ -94,12 +115,26 @@ def tokenise(texts: Any, tokenizer: Any, *, max_length: int | None = None) -> pd
 
 
 def linear_head(n_inputs: int, *, seed: int = 0) -> nn.Module:
-    """One linear layer with one output (the paper's LC)."""
+    """One linear layer with one output (the paper's LC).
+
+    Examples
+    --------
+    >>> from fairij.language import linear_head
+    >>> linear_head(3)(torch.zeros(5, 3)).shape
+    torch.Size([5, 1])
+    """
     return nonlinear_head(n_inputs, hidden=(), seed=seed)
 
 
 def nonlinear_head(n_inputs: int, *, hidden: tuple[int, ...] = HIDDEN, seed: int = 0) -> nn.Module:
-    """Hidden layers with ReLU and one output (the paper's NC)."""
+    """Hidden layers with ReLU and one output (the paper's NC).
+
+    Examples
+    --------
+    >>> from fairij.language import nonlinear_head
+    >>> nonlinear_head(3, hidden=(8, 4))(torch.zeros(5, 3)).shape
+    torch.Size([5, 1])
+    """
     layers: list[nn.Module] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -123,16 +158,33 @@ class TextClassifier(nn.Module):
     max_length : int, optional
         Longer texts are cut to this many tokens. By default as many as tokenizer and model allow
         (`longest_text`).
+    label : str or int, optional
+        Of a model that gives several labels to a text, the one to look at: its name or number. The
+        others are left as they are, as far as they do not share the edited parameters.
+
+    Examples
+    --------
+    >>> from fairij.language import TextClassifier
+    >>> classifier = TextClassifier(text_model, tokenizer)
+    >>> len(classifier.tokenise(["a kind word", "another one"]))
+    2
     """
 
-    def __init__(self, model: nn.Module, tokenizer: Any, *, max_length: int | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        *,
+        max_length: int | None = None,
+        label: str | int | None = None,
+    ) -> None:
         super().__init__()
         if not callable(tokenizer):
             raise InvalidInputError(
                 f"`tokenizer` must be the model's tokenizer, got {tokenizer!r}: load it, as in "
                 "AutoTokenizer.from_pretrained(folder)."
             )
-        self.model, self.tokenizer = _padding(model, tokenizer)
+        self.model, self.tokenizer = with_padding(model, tokenizer)
         most = longest_text(model, tokenizer) if max_length is None else most_tokens(model)
         self.max_length = whole_number("max_length", most if max_length is None else max_length, 1)
         if most is not None and self.max_length > most:
@@ -141,10 +193,17 @@ class TextClassifier(nn.Module):
                 f"{self.max_length}."
             )
         self.config = getattr(self.model, "config", None)
+        self.label = None
+        if label is not None:
+            self.label = _place(label, self.config)
+            alone: Any = copy.copy(self.config)
+            alone.problem_type, alone.id2label = None, {0: str(label)}
+            self.config = alone
 
     def forward(self, **tokens: Any) -> Any:
-        """Run the classifier."""
-        return self.model(**tokens)
+        """Run the classifier; with a label, its logits ``(N,)`` alone."""
+        found = self.model(**tokens)
+        return found if self.label is None else found.logits[:, self.label]
 
     def tokenise(self, texts: list[str]) -> Any:
         """Texts as the tokens that the classifier takes."""
@@ -154,7 +213,10 @@ class TextClassifier(nn.Module):
         return tokens
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Save model and tokenizer in one folder that transformers can load."""
+        """Save model and tokenizer in one folder: of a model of transformers, one that it loads.
+
+        Of `TriggerTokens`, triggers and head, for `TriggerTokens.from_pretrained`.
+        """
         model: Any = self.model
         if not hasattr(model, "save_pretrained"):
             raise InvalidInputError(
@@ -165,14 +227,13 @@ class TextClassifier(nn.Module):
         self.tokenizer.save_pretrained(folder)
 
 
-def _padding(model: Any, tokenizer: Any) -> tuple[Any, Any]:
-    """Model and tokenizer with a padding token; unchanged if the model has one."""
-    config = getattr(model, "config", None)
-    has_one = config is None or getattr(config, "pad_token_id", None) is not None
-    if has_one or isinstance(model, TriggerTokens):  # it uses the mask
-        return model, tokenizer
-    tokenizer = with_padding_token(tokenizer)
-    shared = {id(part): part for part in [*model.parameters(), *model.buffers()]}
-    told = copy.deepcopy(model, shared)
-    told.config.pad_token_id = tokenizer.pad_token_id
-    return told, tokenizer
+def _place(label: str | int, config: Any) -> int:
+    """The number of a label among those of a model."""
+    names = {int(place): str(name) for place, name in (getattr(config, "id2label", {})).items()}
+    found = [place for place, name in names.items() if label in (place, name)]
+    if not found:
+        raise InvalidInputError(
+            f"`label` must be one of the model's labels, {', '.join(map(repr, names.values()))}, "
+            f"or a number from 0 to {len(names) - 1}; got {label!r}."
+        )
+    return found[0]

@@ -58,6 +58,13 @@ def features(
         A damaged block is computed again, with a warning.
     progress : callable, optional
         Called after each batch with "features", the rows done, and the number of all rows.
+
+    Examples
+    --------
+    >>> from fairij.language import features, tokenise
+    >>> rows = tokenise(["a kind word", "another one"], tokenizer)
+    >>> len(features(rows, encoder))
+    2
     """
     one_of("pooling", pooling, get_args(Pooling))
     encoder = encoder_of(encoder)
@@ -171,7 +178,14 @@ def fingerprint(tokens: Any, encoder: Any, pooling: str) -> str:
 def standardised(
     train: NDArray[np.float32], *others: NDArray[np.float32]
 ) -> list[NDArray[np.float32]]:
-    """Scale to mean 0 and deviation 1 on the training rows. A constant column becomes 0."""
+    """Scale to mean 0 and deviation 1 on the training rows. A constant column becomes 0.
+
+    Examples
+    --------
+    >>> from fairij.language import standardised
+    >>> standardised(np.array([[1.0, 5.0], [3.0, 5.0]], "float32"))[0].tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
+    """
     mean, deviation = train.mean(0), train.std(0)
     scale = np.where(deviation > 1e-6, deviation, np.inf)
     return [((part - mean) / scale).astype(np.float32) for part in (train, *others)]

@@ -24,6 +24,12 @@ class Identity:
         A person with an article, as in "a Muslim", and several people, as in "Muslims".
     words : tuple of str, default=()
         Lower-case words by which texts that mention it are found.
+
+    Examples
+    --------
+    >>> from fairij.language import Identity
+    >>> Identity("muslim", one="a Muslim", many="Muslims").name
+    'muslim'
     """
 
     name: str

@@ -38,6 +38,13 @@ class IdentityProbe:
     """What a model says of sentences that differ in the identity alone.
 
     ``sentences`` has one line per sentence: kind, template (a number), identity, score, positive.
+
+    Examples
+    --------
+    >>> from fairij.language import identity_probe
+    >>> probe = identity_probe(classifier, identities=["muslim", "christian"])
+    >>> sorted(probe.sentences["identity"].unique())
+    ['christian', 'muslim']
     """
 
     sentences: pd.DataFrame
@@ -102,7 +109,15 @@ class IdentityProbe:
 
 @dataclass(frozen=True)
 class ProbeChange:
-    """A probe before and after an edit."""
+    """A probe before and after an edit.
+
+    Examples
+    --------
+    >>> from fairij.language import identity_probe
+    >>> before = after = identity_probe(classifier)
+    >>> after.since(before, protected=["muslim"]).protected
+    ('muslim',)
+    """
 
     before: IdentityProbe
     after: IdentityProbe
@@ -212,7 +227,16 @@ def identity_probe(
 
 
 def identities_of(texts: Any, groups: Groups) -> tuple[str, ...]:
-    """The identities that texts of one group mention far more often than those of the others."""
+    """The identities that texts of one group mention far more often than those of the others.
+
+    Examples
+    --------
+    >>> from fairij.fairness.groups import encode_groups
+    >>> from fairij.language import identities_of
+    >>> texts = ["A Muslim wrote this.", "Rain again."] * 20
+    >>> identities_of(texts, encode_groups(["muslim", "none"] * 20))
+    ('muslim',)
+    """
     listed = texts_of("texts", texts)
     words = [set(WORD.findall(text.lower())) for text in listed]
     found = []

@@ -30,6 +30,12 @@ class BalancedAccuracyBudget(AccuracyBudget):
     """Take the smallest gap among candidates that lose at most ``budget`` of balanced accuracy.
 
     It is for rare classes, where accuracy says little.
+
+    Examples
+    --------
+    >>> from fairij.language import BalancedAccuracyBudget
+    >>> BalancedAccuracyBudget(0.005)
+    BalancedAccuracyBudget(budget=0.005)
     """
 
     performance = "balanced_accuracy"
@@ -52,6 +58,12 @@ def most_harmful(
         The largest number of rows.
     show_text : bool, default=False
         Add the texts to the table.
+
+    Examples
+    --------
+    >>> from fairij.language import most_harmful
+    >>> most_harmful([0.1, 0.5, -0.2], top=2)["row"].tolist()
+    [1, 0]
     """
     whole_number("top", top, 1)
     scores = np.asarray(unwrapped(scores), dtype=np.float64)
@@ -91,6 +103,13 @@ def over_represented(texts: Any, rows: Any, *, top: int = 30, at_least: int = 5)
         The largest number of words.
     at_least : int, default=5
         The number of rows that must have the word.
+
+    Examples
+    --------
+    >>> from fairij.language import over_represented
+    >>> texts = ["red apple", "red car", "blue car", "blue sky"] * 5
+    >>> over_represented(texts, [0, 1, 4, 5, 8, 9], at_least=2).iloc[0].name is not None
+    True
     """
     whole_number("top", top, 1)
     whole_number("at_least", at_least, 1)
@@ -152,6 +171,13 @@ def identity_rates(
     identities : mapping or DataFrame
         By name, whether each row mentions the identity, 0 or 1. Threshold shares first, as in
         ``shares >= 0.5``.
+
+    Examples
+    --------
+    >>> from fairij.language import identity_rates
+    >>> mentioned = {"muslim": np.array([True, True, False, False])}
+    >>> identity_rates([0, 1, 0, 1], [1, 1, 0, 1], [0, 1, 0, 1], mentioned).shape[0] > 0
+    True
     """
     if not isinstance(identities, (Mapping, pd.DataFrame)) or len(list(identities)) == 0:
         raise InvalidInputError(

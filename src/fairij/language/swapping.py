@@ -81,6 +81,12 @@ def swappable(texts: Any, identities: Asked = None) -> list[str]:
     """Those of your texts that name an identity, with a place in its stead: to be ``templates``.
 
     A text names an identity if it holds "a Muslim" or "Muslims", with or without a capital letter.
+
+    Examples
+    --------
+    >>> from fairij.language import swappable
+    >>> swappable(["My neighbour is a Muslim.", "It rains."])
+    ['My neighbour is {one}.']
     """
     chosen = _identities(identities)
     found = [_template(text, chosen) for text in texts_of("texts", texts)]

@@ -28,6 +28,13 @@ def labelled(source: Any, *, text: str = "text", label: str = "label") -> tuple[
         texts of a file are not changed: "NA" stays "NA", and "007" stays "007".
     text, label : str, default="text" and "label"
         Names of the columns.
+
+    Examples
+    --------
+    >>> from fairij.language import labelled
+    >>> texts, labels = labelled(pd.DataFrame({"text": ["kind", "rude"], "label": [0, 1]}))
+    >>> len(texts), len(labels)
+    (2, 2)
     """
     if isinstance(source, (str, Path)):
         source = read_table(source, columns=(text, label), text_columns=(text,))
@@ -85,14 +92,6 @@ def texts_of(name: str, source: Any) -> list[str]:
                 "turn them into texts."
             )
     return texts
-
-
-def encoded(texts: list[str], tokenizer: Any, max_length: int) -> dict[str, list[list[int]]]:
-    """The tokens of texts, unpadded. Without a mask from the tokenizer, every token counts."""
-    given = tokenizer(texts, truncation=True, max_length=max_length)
-    columns = {name: given[name] for name in NAMES if name in given}
-    columns.setdefault("attention_mask", [[1] * len(row) for row in columns["input_ids"]])
-    return columns
 
 
 def padded(

@@ -47,6 +47,12 @@ class TrainingRecipe:
         Weight decay of the optimiser.
     patience : int, default=5
         Stop after this many epochs without a better validation loss.
+
+    Examples
+    --------
+    >>> from fairij.language import TrainingRecipe
+    >>> TrainingRecipe(epochs=3).optimiser
+    'adamw'
     """
 
     optimiser: Optimiser = "adamw"
@@ -73,7 +79,16 @@ class TrainingRecipe:
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained copy of the model, and the losses of each epoch."""
+    """A trained copy of the model, and the losses of each epoch.
+
+    Examples
+    --------
+    >>> from fairij.language import TrainingRecipe, linear_head, train
+    >>> trained = train(linear_head(3), X.astype("float32"), y, X_val=X_val.astype("float32"),
+    ...     y_val=y_val, recipe=TrainingRecipe(epochs=2))
+    >>> len(trained.history)
+    2
+    """
 
     model: Any
     history: list[dict[str, float]]
@@ -118,6 +133,14 @@ def train(
         A file that is written after each epoch. If it exists, training continues from it.
     progress : callable, optional
         Called after each epoch with "training", its number, and the number of all epochs.
+
+    Examples
+    --------
+    >>> from fairij.language import TrainingRecipe, linear_head, train
+    >>> trained = train(linear_head(3), X.astype("float32"), y, X_val=X_val.astype("float32"),
+    ...     y_val=y_val, recipe=TrainingRecipe(epochs=2))
+    >>> trained.model(torch.zeros(1, 3)).shape
+    torch.Size([1, 1])
     """
     module = copy.deepcopy(model)
     if not any(p.requires_grad for p in module.parameters()):

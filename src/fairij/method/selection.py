@@ -126,6 +126,14 @@ class Budget(SelectionDefaults):
     prefer : str, default="log_loss"
         The measure that decides among gaps that count as equal. In regression it is R^2, or
         "mean_squared_error".
+
+    Examples
+    --------
+    >>> rule = Budget(accuracy=0.01, auc=0.02)
+    >>> rule.budgets["auc"]
+    0.02
+    >>> FairIJ(model, selection=rule).selection.accuracy
+    0.01
     """
 
     _: KW_ONLY
@@ -270,6 +278,11 @@ class LowestGap(_ShortName):
     slack : float, default=0.0
         Gaps are measured on a sample, so the smallest is partly chance. With ``slack`` the best
         performance among all gaps within that distance of the smallest is taken.
+
+    Examples
+    --------
+    >>> FairIJ(model, selection=LowestGap(slack=0.01)).selection
+    LowestGap(slack=0.01)
     """
 
     slack: float = 0.0
@@ -292,6 +305,11 @@ class AccuracyBudget(_ShortName):
     ----------
     budget : float
         The loss of performance that is allowed: 0.01 is one point of accuracy.
+
+    Examples
+    --------
+    >>> FairIJ(model, selection=AccuracyBudget(0.01)).selection  # at most one point of accuracy
+    AccuracyBudget(budget=0.01)
     """
 
     budget: float
@@ -313,6 +331,11 @@ class TargetGap(_ShortName):
     ----------
     gap : float
         The largest gap that is allowed.
+
+    Examples
+    --------
+    >>> FairIJ(model, selection=TargetGap(0.05)).selection
+    TargetGap(gap=0.05)
     """
 
     gap: float
@@ -336,6 +359,11 @@ class TargetRatio(_ShortName):
     ----------
     ratio : float, default=0.8
         The least ratio that is allowed. 0.8 is the four-fifths rule.
+
+    Examples
+    --------
+    >>> FairIJ(model, constraints="demographic_parity_ratio", selection=TargetRatio(0.8)).selection
+    TargetRatio(ratio=0.8)
     """
 
     ratio: float = 0.8
@@ -376,7 +404,13 @@ def measures_of(table: pd.DataFrame) -> dict[str, Array]:
 
 
 def pareto_front(gap: Array, performance: Array) -> NDArray[np.bool_]:
-    """Which candidates no other matches in both gap and performance; of equals, the first."""
+    """Which candidates no other matches in both gap and performance; of equals, the first.
+
+    Examples
+    --------
+    >>> pareto_front(np.array([0.3, 0.1, 0.2]), np.array([0.9, 0.8, 0.7])).tolist()
+    [True, True, False]
+    """
     order = np.lexsort((gap, -performance))
     best = np.minimum.accumulate(np.concatenate([[np.inf], gap[order][:-1]]))
     front = np.zeros(len(gap), dtype=bool)

@@ -13,7 +13,7 @@ from fairij.method.run import Progress, silent, timed
 from fairij.method.search.base import Forms
 from fairij.method.selection import measures_of
 from fairij.method.types import folds
-from fairij.models.base import Editable
+from fairij.models.base import KEPT, Editable
 
 PARTS = 2  # of the validation rows, for the comparison
 
@@ -30,8 +30,11 @@ def settled(
     From here on, the constraint is one on the decisions of this model.
     """
     settings = settings.for_model(prepared)
-    together = editable.trained_together
-    forms = settings.search.forms(trained_together=together, drop=settings.drop)
+    forms = settings.search.forms(
+        trained_together=editable.trained_together,
+        drop=settings.drop,
+        runs_model=prepared.objective.model.mode not in KEPT,
+    )
     if forms is None:
         return settings, ""
     if len(forms.searches) == 1:

@@ -25,6 +25,7 @@ Middle = Callable[[Tensor, Some], Tensor]
 Held = NDArray[np.int64] | Literal["unknown"] | None
 """Rows that training did not see: their numbers, "unknown", or None."""
 
+KEPT = ("constant", "factored")  # modes of `Linearization` whose products do not run the model
 HELD_BACK = (
     "Early stopping kept some rows out of training, and fairij cannot tell which ones from the "
     "model and the rows given. They are scored, and may be dropped, as if the model had been "
@@ -108,7 +109,14 @@ class JacobianDefaults:
 
 
 class LinearizationDefaults(JacobianDefaults):
-    """A linearisation without shortcuts."""
+    """A linearisation without shortcuts.
+
+    Examples
+    --------
+    >>> from fairij.models import LinearizationDefaults
+    >>> isinstance(adapt(model).linearize(X), LinearizationDefaults)
+    True
+    """
 
     mode: str = "exact"
 
@@ -136,7 +144,14 @@ class Evaluator(Protocol):
 
 
 class EvaluatorDefaults:
-    """An evaluator that runs the model for every edit."""
+    """An evaluator that runs the model for every edit.
+
+    Examples
+    --------
+    >>> from fairij.models import EvaluatorDefaults
+    >>> isinstance(adapt(model).evaluator(X), EvaluatorDefaults)
+    True
+    """
 
     estimates: bool = False
 
@@ -210,7 +225,16 @@ class Editable(Protocol):
 
 
 class EditableDefaults:
-    """A model that knows nothing of its training and has no batches."""
+    """A model that knows nothing of its training and has no batches.
+
+    Examples
+    --------
+    >>> from fairij.models import EditableDefaults
+    >>> class Own(EditableDefaults):
+    ...     classes = (0, 1)  # a family of your own says what it knows
+    >>> Own().loss_name is None
+    True
+    """
 
     loss_name: str | None = None
     classes: NDArray[Any] | None = None

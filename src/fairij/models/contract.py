@@ -39,6 +39,11 @@ def check_editable(editable: Editable, X: Any) -> None:
         The adapted model. Its batches may be smaller afterwards.
     X : table of rows
         At least four rows, and few: the Jacobian of each is formed.
+
+    Examples
+    --------
+    >>> from fairij.models import check_editable
+    >>> check_editable(adapt(model), X[:50])
     """
     _require_members(editable, Editable)
     theta, before = editable.theta.clone(), editable.outputs(X).clone()
@@ -242,6 +247,11 @@ def check_wrapper(
         The form in which the wrapper gets its rows, made from an array of shape ``(9, 3)``.
     own : collection of str, default=()
         Members that the wrapper answers itself, such as ``("edited", "held_bytes")``.
+
+    Examples
+    --------
+    >>> from fairij.models import check_wrapper
+    >>> check_wrapper(lambda editable: editable)  # passes on everything
     """
     inner = exemplar(torch.tensor([1.0, -2.0, 0.5]).double())
     wrapper, given = make(inner), rows(ROWS)

@@ -82,8 +82,15 @@ def known_classes(editable: Editable, y: NDArray[Any], given: Any = None) -> NDA
     if given is not None:
         return _given_classes(given, editable.classes)
     names = np.asarray(editable.class_names)
-    if len(names) and y.dtype.kind in "UO" and np.isin(y, names).all():
-        return names
+    if len(names) and y.dtype.kind in "UO":
+        own = np.isin(y, names)
+        if own.all():
+            return names
+        if own.any():
+            raise InvalidInputError(
+                f"`y` must hold the model's own labels, {names.tolist()}, or none of them; got "
+                f"also {str(y[~own][0])!r}: correct it, or give `classes`."
+            )
     return editable.classes
 
 

@@ -18,7 +18,15 @@ from fairij.models.whole import whole
 
 
 class Family(NamedTuple):
-    """One kind of model."""
+    """One kind of model.
+
+    Examples
+    --------
+    >>> from fairij.models import Family, of_class
+    >>> known = Family("sklearn's dummy", of_class("sklearn", "DummyClassifier"), make=adapt)
+    >>> known.recognises(model)
+    False
+    """
 
     name: str  # for messages
     recognises: Callable[[Any], bool]
@@ -26,7 +34,14 @@ class Family(NamedTuple):
 
 
 def of_class(library: str, *names: str) -> Callable[[Any], bool]:
-    """A test whether a model's class or one of its parents has such a name in the library."""
+    """A test whether a model's class or one of its parents has such a name in the library.
+
+    Examples
+    --------
+    >>> from fairij.models import of_class
+    >>> of_class("sklearn", "LogisticRegression")(model)
+    True
+    """
 
     def recognises(model: Any) -> bool:
         return any(
@@ -155,6 +170,12 @@ def adapt(model: Any, **options: Any) -> Editable:
         A fitted model of a family in `FAMILIES`, or an object with every member of `Editable`.
     **options
         Settings of the family, such as ``parameters``, ``batch_size`` and ``memory_limit``.
+
+    Examples
+    --------
+    >>> editable = adapt(model)
+    >>> editable.theta.shape  # three coefficients and the intercept
+    torch.Size([4])
     """
     _check_library(model)
     for known in FAMILIES:

@@ -93,6 +93,12 @@ def write_report(
     -------
     Path
         The file.
+
+    Examples
+    --------
+    >>> from fairij.report import write_report
+    >>> write_report(fair, "page.html", X=X, y=y).name
+    'page.html'
     """
     check_is_fitted(fitted, "edit_")
     target = path_of("path", path, "name a file, as in 'page.html'")

@@ -31,7 +31,14 @@ LABELLED: tuple[dict[str, Any], ...] = (
 
 
 def influence_curve(scores: NDArray[Any], *, marked: int = 500, title: str = "") -> alt.LayerChart:
-    """The positive influence scores, largest first; the first ``marked`` are shaded."""
+    """The positive influence scores, largest first; the first ``marked`` are shaded.
+
+    Examples
+    --------
+    >>> from fairij.report import influence_curve
+    >>> type(influence_curve(fair.influence_, marked=50)).__name__
+    'LayerChart'
+    """
     positive = -np.sort(-scores[scores > 0])  # NaN is not positive
     place = _thinned(len(positive), marked)
     frame = pd.DataFrame({"rank": place + 1, "influence": positive[place]})
@@ -39,20 +46,20 @@ def influence_curve(scores: NDArray[Any], *, marked: int = 500, title: str = "")
     x = alt.X("rank:Q", title="training rows, most harmful first", scale=scale, axis=axis)
     power = alt.Axis(format=POWER, labelExpr="datum.value === 0 ? '0' : datum.label", tickCount=5)
     y = alt.Y("influence:Q", title="influence on the gap", axis=power)
-    base = alt.Chart(frame).encode(x=x, y=y, tooltip=_tooltips(rank=",", influence=".3e"))
+    base = alt.Chart(frame).encode(x=x, y=y, tooltip=tooltips(rank=",", influence=".3e"))
     layers = [base.mark_area(line={"color": BLUE}, color=BLUE, opacity=0.2)]
     if marked:
         worst = base.transform_filter(alt.datum.rank <= marked)
         layers.append(worst.mark_area(line={"color": ORANGE}, color=ORANGE, opacity=0.5))
     shaded = f"Shaded: the {marked:,} most harmful rows" if marked else "Influence of the rows"
-    return _layered(*layers, title=title or shaded)
+    return layered(*layers, title=title or shaded)
 
 
-def _tooltips(**formats: str) -> list[alt.Tooltip]:
+def tooltips(**formats: str) -> list[alt.Tooltip]:
     return [alt.Tooltip(f"{name}:Q", format=form) for name, form in formats.items()]
 
 
-def _layered(*charts: Any, **properties: Any) -> alt.LayerChart:
+def layered(*charts: Any, **properties: Any) -> alt.LayerChart:
     chart: Any = alt.layer(*charts)
     return chart.properties(**({"width": WIDTH, "height": HEIGHT} | properties))
 
@@ -73,6 +80,12 @@ def frontier(
     """The gap and the performance of every edit that was tried, on validation rows.
 
     ``candidates`` is ``candidates_`` or rows of it; ``chosen`` and 0 are labels of its index.
+
+    Examples
+    --------
+    >>> from fairij.report import frontier
+    >>> type(frontier(fair.candidates_, fair.chosen_)).__name__
+    'LayerChart'
     """
     level = performance or next(name for name in PERFORMANCE if name in candidates.columns)
     frame = candidates[["k", "scale", "damping", "gap"]].assign(
@@ -94,7 +107,7 @@ def frontier(
         for one, label in zip(named, LABELLED, strict=False)
         for halo in ({"stroke": "white", "strokeWidth": 4}, {"color": BLACK})
     ]
-    return _layered(points, *rings, *text, title=title or "All candidate edits")
+    return layered(points, *rings, *text, title=title or "All candidate edits")
 
 
 def _candidate_points(frame: pd.DataFrame, level: str) -> alt.Chart:
@@ -105,7 +118,7 @@ def _candidate_points(frame: pd.DataFrame, level: str) -> alt.Chart:
         legend=alt.Legend(title=None, orient="bottom", direction="vertical"),
     )
     shape = alt.Shape("kind:N", scale=alt.Scale(domain=kinds, range=["diamond", "circle"]))
-    tooltip = _tooltips(k=",", scale=PLAIN, damping=".2~g", gap=".4f")
+    tooltip = tooltips(k=",", scale=PLAIN, damping=".2~g", gap=".4f")
     tooltip.append(alt.Tooltip("performance:Q", title=level, format=".4f"))
     points = alt.Chart(frame).mark_point(filled=True, size=46, opacity=0.8)
     return points.encode(color=color, shape=shape, tooltip=tooltip)
@@ -121,7 +134,7 @@ def picked_mark(chart: alt.LayerChart, first: int) -> alt.LayerChart:
         .encode(x=points.encoding.x, y=points.encoding.y)
         .transform_filter("datum.candidate == picked")
     )
-    return _layered(*chart.layer, mark, height=340).add_params(picked)
+    return layered(*chart.layer, mark, height=340).add_params(picked)
 
 
 def rate_chart(before: pd.DataFrame, after: pd.DataFrame, rate: str) -> alt.LayerChart:
@@ -149,18 +162,26 @@ def rate_chart(before: pd.DataFrame, after: pd.DataFrame, rate: str) -> alt.Laye
 
     offset = alt.YOffset("when:N", sort=order)
     names = [alt.Tooltip("group:N"), alt.Tooltip("when:N")]
-    tooltip = names + _tooltips(value=".4f", low=".4f", high=".4f")
+    tooltip = names + tooltips(value=".4f", low=".4f", high=".4f")
     base = alt.Chart(frame).encode(y=y, yOffset=offset, color=color, tooltip=tooltip)
     lines = base.mark_rule(strokeWidth=2.5).encode(x=x("low"), x2="high:Q")
     points = base.mark_point(filled=True, size=70, opacity=1).encode(
         x=x("value"),
         shape=alt.Shape("when:N", scale=alt.Scale(domain=order, range=["circle", "square"])),
     )
-    return _layered(lines, points, width=220, height=44 * frame["group"].nunique())
+    return layered(lines, points, width=220, height=44 * frame["group"].nunique())
 
 
 def group_rates(before: pd.DataFrame, after: pd.DataFrame, *, title: str = "") -> alt.HConcatChart:
-    """The rates of each group in ``group_intervals`` of two audits, side by side."""
+    """The rates of each group in ``group_intervals`` of two audits, side by side.
+
+    Examples
+    --------
+    >>> from fairij.report import group_rates
+    >>> rates = [audit.group_intervals for audit in (fair.before_, fair.after_)]
+    >>> type(group_rates(*rates)).__name__
+    'HConcatChart'
+    """
     charts = [rate_chart(before, after, rate) for rate in chart_rates(before)]
     return alt.hconcat(*charts, title=title or "Rates by group").configure_view(stroke=None)
 

@@ -70,6 +70,12 @@ class Shard(Source):
     ----------
     X : array, frame, tensor, Source, or a tuple or dict of those
         The rows of this process, at least one.
+
+    Examples
+    --------
+    >>> Shard(X)  # in a script that `torchrun` started, after `fairij.scale.sharding.start()`
+    Traceback (most recent call last):
+    fairij.errors.InvalidInputError: A `Shard` needs several processes that know of each other: ...
     """
 
     def __init__(self, X: Any) -> None:

@@ -111,6 +111,12 @@ def stream_influence(
     -------
     TopRows
         The ``top`` highest scores and their rows.
+
+    Examples
+    --------
+    >>> worst = stream_influence(fair, X, y, top=3)
+    >>> worst.rows.tolist() == np.argsort(-fair.influence_)[:3].tolist()
+    True
     """
     if isinstance(X, Shard):
         own = None if out is None else Path(out).with_stem(f"{Path(out).stem}-{X.rank}")

@@ -61,6 +61,11 @@ class ConjugateGradient(SolverDefaults):
         (little damping, small tolerance). Not used for small training sets (less than 8 times as
         many rows), on several processes, or for the full Hessian. In float32 use it for
         tolerances down to 1e-4.
+
+    Examples
+    --------
+    >>> FairIJ(model, solver=ConjugateGradient(tolerance=1e-3)).solver.tolerance
+    0.001
     """
 
     tolerance: float = 1e-2
@@ -272,6 +277,15 @@ class SharedConjugateGradient(ConjugateGradient):
     each starts from the directions of the fit before it, at its first damping. Another model,
     loss, labels, weights or rows start over. The directions stay in memory as long as the solver.
     A fit with a checkpoint shares nothing, as it must not depend on earlier fits.
+
+    Examples
+    --------
+    >>> solver = SharedConjugateGradient()  # the second fit goes on where the first one stopped
+    >>> fits = [FairIJ(model, constraints=c, solver=solver, verbose=False).fit(
+    ...     X, y, X_val=X_val, y_val=y_val, sensitive_features_val=groups_val)
+    ...     for c in ("demographic_parity", "equal_opportunity")]
+    >>> len(fits)
+    2
     """
 
     _known: dict[str, tuple[Key, float, Directions]] = field(

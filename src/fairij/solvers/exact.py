@@ -20,6 +20,11 @@ class Exact(SolverDefaults):
     ----------
     max_size : int, default=12000
         The largest D for which a ``(D, D)`` float64 matrix is built.
+
+    Examples
+    --------
+    >>> FairIJ(model, solver=Exact()).solver
+    Exact(max_size=12000)
     """
 
     max_size: int = 12_000

@@ -12,7 +12,13 @@ from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check
 
 @dataclass(frozen=True)
 class Identity(SolverDefaults):
-    """``x = b``: influence is the plain inner product of gradients."""
+    """``x = b``: influence is the plain inner product of gradients.
+
+    Examples
+    --------
+    >>> FairIJ(model, solver=Identity()).solver
+    Identity()
+    """
 
     name = "identity"
 

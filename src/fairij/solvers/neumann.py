@@ -31,6 +31,11 @@ class Neumann(SolverDefaults):
         The seed of the samples.
     tolerance : float or None, default=0.1
         Raise if the error in energy is above it after all steps. None: return what was found.
+
+    Examples
+    --------
+    >>> FairIJ(model, solver=Neumann(steps=200)).solver.steps
+    200
     """
 
     steps: int = 1000

@@ -29,6 +29,11 @@ class PrintedWoodFisher(SolverDefaults):
         B, the iterations of the recurrence.
     seed : int, default=0
         The seed of the order in which training rows are visited.
+
+    Examples
+    --------
+    >>> FairIJ(model, solver=PrintedWoodFisher(rows=500)).solver.rows
+    500
     """
 
     rows: int = 1000

@@ -29,6 +29,11 @@ class Woodbury(SolverDefaults):
         B, the number of training rows sampled without replacement.
     seed : int, default=0
         The seed of the sample.
+
+    Examples
+    --------
+    >>> FairIJ(model, solver=Woodbury(rows=500)).solver.rows
+    500
     """
 
     rows: int = 1000

@@ -33,7 +33,16 @@ EXAMPLE = "name a file, as in 'edit.safetensors'"
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """``theta_fair = before + delta``, the dropped training rows, and the settings."""
+    """``theta_fair = before + delta``, the dropped training rows, and the settings.
+
+    Examples
+    --------
+    >>> path = fair.edit_.save("edit.safetensors")
+    >>> edited = Edit.load(path).apply(model)
+    >>> original = Edit.load(path).undo(edited)
+    >>> bool((original.coef_ == model.coef_).all())
+    True
+    """
 
     before: Tensor  # (D,) the fitted parameters
     delta: Tensor  # (D,)

@@ -301,9 +301,9 @@ def test_rows_that_a_loader_gives_are_scored_as_those_in_memory(curvature: str) 
     chunked = LoaderSource(DataLoader(Comments(X), batch_size=32))
     options = {"parameters": "classifier", "curvature": curvature, "search": Grid(points=3)}
     read, held = (
-        FairIJ(classifier(), verbose=False, **({"selection": "lowest_gap"} | options)).fit(
-            part, y, X_val=part, y_val=y, sensitive_features_val=s
-        )
+        FairIJ(
+            classifier(), verbose=False, **({"search": "grid", "selection": "lowest_gap"} | options)
+        ).fit(part, y, X_val=part, y_val=y, sensitive_features_val=s)
         for part in (chunked, X)
     )
     size = np.abs(held.influence_).max()

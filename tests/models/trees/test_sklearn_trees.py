@@ -220,7 +220,7 @@ def test_rows_held_back_are_found_among_those_split_off() -> None:
     model = HistGradientBoostingClassifier(early_stopping=True, max_iter=8, random_state=3)
     model.fit(data.X, data.y)
     unused = np.flatnonzero(mitigate(model, data).influence_ == 0)
-    fair = FairIJ(model, selection="lowest_gap", verbose=False).fit(
+    fair = FairIJ(model, search="grid", selection="lowest_gap", verbose=False).fit(
         data.X, data.y, sensitive_features=data.group
     )
     some = np.isfinite(fair.influence_)

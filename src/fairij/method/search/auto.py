@@ -15,17 +15,23 @@ from fairij.method.search.dropping import Grid
 class Auto(SearchDefaults):
     """Take `Constrained`, in the form that suits the model.
 
-    Networks and linear models: as it is. Tree ensembles: of two forms, the training loss with
-    observed groups, and the validation loss with chances of groups, the one whose choice is better
-    on validation rows that its edits had not seen. With ``drop="loss_aware"``: `Grid`, as only
-    rows can be dropped by two scores.
+    Networks and linear models: as it is; in half of the steps if each product runs the whole model,
+    as with large language models. Tree ensembles: of two forms, the training loss with observed
+    groups, and the validation loss with chances of groups, the one whose choice is better on
+    validation rows that its edits had not seen. With ``drop="loss_aware"``: `Grid`, as only rows
+    can be dropped by two scores.
+
+    Examples
+    --------
+    >>> FairIJ(model, search=Auto()).search  # the same as search="auto"
+    Auto()
     """
 
     name: ClassVar[str] = "auto"
     recomputes_gradient: ClassVar[bool] = True
     closes_other_rows: ClassVar[bool] = True
 
-    def forms(self, *, trained_together: bool, drop: str) -> Forms:
+    def forms(self, *, trained_together: bool, drop: str, runs_model: bool = False) -> Forms:
         if drop == "loss_aware":
             why = "Rows are dropped, because `drop='loss_aware'` asks for a list of them."
             return Forms((Grid(),), ("dropping rows",), why)
@@ -35,7 +41,9 @@ class Auto(SearchDefaults):
                 "The constrained search was taken: it keeps the training loss low, which says much "
                 "of a model whose parameters were trained together."
             )
-            return Forms((Constrained(),), (plain,), why)
+            if runs_model:
+                why += " It takes half of its steps, as every product runs the whole model."
+            return Forms((Constrained().quicker if runs_model else Constrained(),), (plain,), why)
         by_chances = "the constrained search with the validation loss and chances of groups"
         # one Newton step for each stage: for trees a second one hardly changes the trade-off
         held = Constrained(newton=1, chances=True, loss_on="validation")

@@ -75,6 +75,13 @@ class Constrained(SearchDefaults):
     loss_on : {"training", "validation"}, default="training"
         The rows whose loss is kept low. Trees have memorised the training rows, so their loss there
         says little. No label is used: the loss is measured from the model as it was.
+
+    Examples
+    --------
+    >>> fair = FairIJ(model, search=Constrained(steps=6), verbose=False)
+    >>> fair = fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=groups_val)
+    >>> len(fair.candidates_)  # the model as it was, and two for each of 6 + 2 stages
+    17
     """
 
     steps: int = 12
@@ -102,6 +109,9 @@ class Constrained(SearchDefaults):
     @property
     def quicker(self) -> Constrained:
         return replace(self, steps=max(1, self.steps // 2), newton=1)
+
+    def most(self, rows: int) -> int:
+        return 1  # none is dropped, so none is held in memory; one says that the gap can be lowered
 
     @property
     def _length(self) -> int:

@@ -81,6 +81,13 @@ class Grid(_Dropping):
         How many values of k to try, counting 0.
     max_k : int or None, default=None
         None for 2000 or an eleventh of the training rows, whichever is more.
+
+    Examples
+    --------
+    >>> fair = FairIJ(model, search=Grid(k=(10, 100), scales=(1.0, 2.0)), verbose=False)
+    >>> fair = fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=groups_val)
+    >>> len(fair.candidates_)  # two k by two scales, and the model as it was
+    5
     """
 
     k: tuple[int, ...] | None = None
@@ -112,7 +119,13 @@ class Grid(_Dropping):
 
 @dataclass(frozen=True)
 class AllPositive(_Dropping):
-    """Drop every row of positive influence (proposition 3.1), at the given scales."""
+    """Drop every row of positive influence (proposition 3.1), at the given scales.
+
+    Examples
+    --------
+    >>> FairIJ(model, search=AllPositive(scales=(0.5, 1.0))).search
+    AllPositive(scales=(0.5, 1.0))
+    """
 
     scales: tuple[float, ...] = (1.0,)
 
@@ -127,7 +140,13 @@ class AllPositive(_Dropping):
 
 @dataclass(frozen=True)
 class Sequential(_Dropping):
-    """The loop of algorithms 1 and 2: drop ``step`` more rows until the gap stops falling."""
+    """The loop of algorithms 1 and 2: drop ``step`` more rows until the gap stops falling.
+
+    Examples
+    --------
+    >>> FairIJ(model, search=Sequential(step=50)).search.step
+    50
+    """
 
     step: int = 1
     scales: tuple[float, ...] = field(default=(1.0,))

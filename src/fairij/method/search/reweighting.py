@@ -21,6 +21,11 @@ class Reweight(SearchDefaults):
 
     ``theta + c (H + damping I)^-1 sum_n max(I_n, 0) g_n / N``. All scales together cost one solve.
     At scale 1 the surrogate would be zero if the model were linear.
+
+    Examples
+    --------
+    >>> FairIJ(model, search=Reweight(scales=(0.5, 1.0))).search.scales
+    (0.5, 1.0)
     """
 
     scales: tuple[float, ...] = tuple((np.arange(1, 41) / 20).round(2).tolist())
@@ -81,6 +86,11 @@ class Path(SearchDefaults):
         Error in energy of each step.
     cheapest_first : bool, default=False
         Close the cheapest gaps first; keep closed ones closed. Otherwise close all together.
+
+    Examples
+    --------
+    >>> FairIJ(model, search=Path(steps=10)).search.steps
+    10
     """
 
     steps: int = 20

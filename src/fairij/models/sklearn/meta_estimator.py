@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -61,7 +62,7 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     chosen_: int
     before_: Any
     after_: Any
-    _plots: Any  # the drawing library
+    _report: Any  # the room that draws
     _given: Any = None  # the model with its parameters laid out, if `fit` did that
     _columns = Columns((), None)  # of the rows of `fit`; unknown in a result read from files
 
@@ -182,15 +183,19 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def plot_frontier(self, *, performance: str | None = None) -> Any:
         """Every candidate's gap against its accuracy (or R^2) on validation rows."""
-        return self._plots.frontier(self.candidates_, self.chosen_, performance=performance)
+        return self._report.frontier(self.candidates_, self.chosen_, performance=performance)
 
     def plot_influence(self) -> Any:
         """The sorted influence of the training rows, with the dropped ones shaded."""
-        return self._plots.influence_curve(self.influence_, marked=self._dropped_in_order)
+        return self._report.influence_curve(self.influence_, marked=self._dropped_in_order)
 
     def plot_group_rates(self) -> Any:
         """Each group's rates before and after on validation rows, with intervals."""
-        return self._plots.group_rates(self.before_.group_intervals, self.after_.group_intervals)
+        return self._report.group_rates(self.before_.group_intervals, self.after_.group_intervals)
+
+    def model_card(self, **about: Any) -> str:
+        """A model card in Markdown; `fairij.report.model_card` says what ``about`` may hold."""
+        return str(self._report.model_card(self, **about))
 
     @property
     def _dropped_in_order(self) -> int:
@@ -210,6 +215,20 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """All but the rows of the fit, so that none travels with a copy or a pickle."""
         state: dict[str, Any] = super().__getstate__()
         return state | {"_refits": None} if "_refits" in state else state
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """For pickle, joblib and copies: all but the rows of the fit."""
+        return copyreg.__newobj__, (type(self),), self.__getstate__()  # type: ignore[attr-defined]
+
+    def __reduce__(self) -> Any:
+        """Asked for by skops, which knows no tables, so it could not keep a result."""
+        if hasattr(self, "edit_"):
+            raise InvalidInputError(
+                f"skops cannot keep a fitted {type(self).__name__}, as it knows no tables. Dump "
+                "the edited model, `skops.io.dump(fair.estimator_, 'model.skops')`, and save the "
+                "edit, `fair.edit_.save('edit.safetensors')`; or dump all of it by joblib."
+            )
+        return super().__reduce__()
 
     def __sklearn_clone__(self) -> Any:
         """A new object with the same settings; the fitted model stays fitted."""

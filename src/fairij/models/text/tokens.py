@@ -138,23 +138,55 @@ def _padded(name: str, rows: Any, pad: int) -> Tensor:
     return table.long()
 
 
-def with_padding_token(tokenizer: Any) -> Any:
-    """The tokenizer, or a copy that pads with the token that ends a text if it has no other."""
-    if getattr(tokenizer, "pad_token_id", None) is not None:
+def with_padding(model: Any, tokenizer: Any) -> tuple[Any, Any]:
+    """Model and tokenizer that both know a padding token; what has one is not changed.
+
+    The copies share all parameters. Models with triggers use the mask.
+    """
+    config = getattr(model, "config", None)
+    known = None if config is None else getattr(config, "pad_token_id", None)
+    tokenizer = _padding_tokenizer(tokenizer, known)
+    if config is None or known is not None or isinstance(model, TriggerTokens):
+        return model, tokenizer
+    shared = {id(part): part for part in [*model.parameters(), *model.buffers()]}
+    told = copy.deepcopy(model, shared)
+    told.config.pad_token_id = tokenizer.pad_token_id
+    return told, tokenizer
+
+
+def _padding_tokenizer(tokenizer: Any, known: int | None) -> Any:
+    """The tokenizer, or a copy that pads with the model's token, or that which ends texts."""
+    if getattr(tokenizer, "pad_token_id", None) is not None or not hasattr(tokenizer, "pad_token"):
         return tokenizer
-    if getattr(tokenizer, "eos_token_id", None) is None:
+    name = tokenizer.eos_token if known is None else tokenizer.convert_ids_to_tokens(known)
+    if name is None:
         raise InvalidInputError(
             "The tokenizer must have a token to pad with, or one that ends texts, but has neither: "
             "set it, as in `tokenizer.pad_token = ...; model.config.pad_token_id = "
             "tokenizer.pad_token_id`."
         )
     tokenizer = copy.deepcopy(tokenizer)
-    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.pad_token = name
     return tokenizer
 
 
+def encoded(texts: list[str], tokenizer: Any, max_length: int) -> dict[str, list[list[int]]]:
+    """The tokens of texts, unpadded. Without a mask from the tokenizer, every token counts."""
+    given = tokenizer(texts, truncation=True, max_length=max_length)
+    columns = {name: given[name] for name in NAMES if name in given}
+    columns.setdefault("attention_mask", [[1] * len(row) for row in columns["input_ids"]])
+    return columns
+
+
 def longest_text(model: Any, tokenizer: Any) -> int:
-    """How many tokens a text may have: by the tokenizer's limit and the model's positions."""
+    """How many tokens a text may have: by the tokenizer's limit and the model's positions.
+
+    Examples
+    --------
+    >>> from fairij.language import longest_text
+    >>> longest_text(encoder, tokenizer) > 0
+    True
+    """
     allowed = getattr(tokenizer, "model_max_length", None) or 0
     limits = [int(allowed)] if 0 < allowed < 2**30 else []  # a huge number means no limit
     return min([*limits, *_positions(model)], default=512)

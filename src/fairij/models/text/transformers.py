@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -15,7 +15,14 @@ from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError
 from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization, Middle, Some
 from fairij.models.recent import Recent
-from fairij.models.text.tokens import Tokens, bucketed, lengths, longest_first, token_rows
+from fairij.models.text.tokens import (
+    Tokens,
+    bucketed,
+    check_lengths,
+    lengths,
+    longest_first,
+    token_rows,
+)
 from fairij.models.text.triggers import TriggerTokens
 from fairij.models.torch.autograd import saved_bytes
 from fairij.models.torch.batches import retried
@@ -56,6 +63,7 @@ class TransformersEditable(TorchEditable):
         config = getattr(module, "config", None)
         self._pad = getattr(config, "pad_token_id", None)
         classifier = module.model if isinstance(module, TakesTexts) else module
+        self._classifier = classifier
         # with triggers, the encoder's settings do not describe the head
         about_head = None if isinstance(classifier, TriggerTokens) else config
         self.class_names = _class_names(about_head)
@@ -77,8 +85,12 @@ class TransformersEditable(TorchEditable):
             return super().call(parameters, batch).to(self.dtype)
 
     def prepare(self, X: Any) -> Tokens:
-        make = partial(token_rows, X, device=self.device, pad=self._pad, tokenise=self._tokenise)
-        return self._tokens.get(X, make)
+        return self._tokens.get(X, lambda: self._rows_of_tokens(X))
+
+    def _rows_of_tokens(self, X: Any) -> Tokens:
+        tokens = token_rows(X, device=self.device, pad=self._pad, tokenise=self._tokenise)
+        check_lengths("X", tokens, self._classifier)
+        return tokens
 
     def batch_of(self, X: Tokens, rows: Tensor) -> Tokens:
         some = {name: part[rows.to(part.device)] for name, part in X.items()}
@@ -152,7 +164,8 @@ def _loss_name(config: Any) -> str | None:
     if kind == "multi_label_classification":
         raise InvalidInputError(
             "The model must predict one label per row, but its config.problem_type is "
-            "'multi_label_classification', which predicts several: edit a model with one label."
+            "'multi_label_classification', which predicts several: name one of them, as in "
+            "TextClassifier(model, tokenizer, label='insult'), and edit label by label."
         )
     return "squared_error" if kind == "regression" else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from fairij.data.checks import one_of, whole_number
 from fairij.errors import InvalidInputError
+from fairij.models.text import trigger_files
 
 Pooling = Literal["mean", "pooler"]
 T5_LIKE = ("t5", "mt5", "umt5")  # their texts have no special first token
@@ -48,6 +50,13 @@ class TriggerTokens(nn.Module):
         pooler.
     seed : int, default=0
         Seed for the triggers, drawn from the encoder's own embeddings, and for the linear head.
+
+    Examples
+    --------
+    >>> from fairij.language import TriggerTokens
+    >>> tokens = TriggerTokens(encoder, n_tokens=2)
+    >>> sum(p.numel() for p in tokens.parameters() if p.requires_grad) > 0
+    True
     """
 
     def __init__(
@@ -111,6 +120,47 @@ class TriggerTokens(nn.Module):
             )
         return self.head(self.features(input_ids, attention_mask))
 
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write triggers and head to a folder (safetensors and JSON), without the encoder.
+
+        The encoder's name and a hash of its parameters are kept with them.
+        """
+        trigger_files.write(Path(folder), self)
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | Path, encoder: Any, head: nn.Module | None = None
+    ) -> TriggerTokens:
+        """Read what `save_pretrained` wrote, for the same encoder.
+
+        Parameters
+        ----------
+        folder : path
+            The folder.
+        encoder : torch.nn.Module
+            The encoder that the triggers were trained for, as `load_encoder` gives it.
+        head : torch.nn.Module, default=None
+            A head of the same form, if it is not one linear layer.
+        """
+        settings, tensors = trigger_files.read(Path(folder))
+        trigger_files.check_encoder(settings, encoder)
+        if head is None:
+            if isinstance(settings["head"], str):
+                raise InvalidInputError(
+                    f"`head` must be given, as the head in {folder} is no linear layer but a "
+                    f"{settings['head']}: make one of the same form."
+                )
+            outputs, has_bias = settings["head"]
+            head = nn.Linear(encoder.config.hidden_size, outputs, bias=has_bias)
+        module = cls(encoder, settings["n_tokens"], head, pooling=settings["pooling"])
+        found = module.load_state_dict(_fitting(folder, module, tensors), strict=False)
+        if found.unexpected_keys or any(not n.startswith("encoder.") for n in found.missing_keys):
+            raise InvalidInputError(
+                f"`head` must have the form of the one in {folder}, whose tensors are "
+                f"{sorted(tensors)}."
+            )
+        return module
+
     def __deepcopy__(self, memo: dict[int, Any]) -> TriggerTokens:
         """A copy that shares the frozen encoder, which takes most of the memory."""
         clone = copy.copy(self)
@@ -119,6 +169,20 @@ class TriggerTokens(nn.Module):
         clone._modules["head"] = copy.deepcopy(self.head, memo)
         clone._parameters = {n: copy.deepcopy(p, memo) for n, p in self._parameters.items()}
         return clone
+
+
+def _fitting(
+    folder: str | Path, module: nn.Module, tensors: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """The tensors; raises if one has another shape than in the module."""
+    there = module.state_dict()
+    for name, tensor in tensors.items():
+        if name in there and there[name].shape != tensor.shape:
+            raise InvalidInputError(
+                f"`head` must have the form of the one in {folder}: {name!r} is "
+                f"{tuple(tensor.shape)} there, and {tuple(there[name].shape)} here."
+            )
+    return tensors
 
 
 def _check(encoder: Any, n_tokens: Any, pooling: Any) -> None:

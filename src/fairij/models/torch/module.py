@@ -37,6 +37,12 @@ class TorchEditable(EditableDefaults):
     ``batch_size`` rows. ``memory_limit`` bytes of autograd graph are kept between products. With 0,
     per-row vectors are stored in temporary files (on a CPU), so that memory does not grow.
     ``outputs`` says what the module returns: "logits", "probabilities", or "auto" to find out.
+
+    Examples
+    --------
+    >>> from fairij.models import TorchEditable
+    >>> TorchEditable(net, parameters="all").theta.shape
+    torch.Size([26])
     """
 
     def __init__(

@@ -144,9 +144,13 @@
     });
   }
 
-  function searcher(input, table) {
+  function searcher(input) {
+    const table = byId(input.getAttribute("aria-controls"));
+    const found = input.parentElement.querySelector("output");
+    const things = input.dataset.things || "rows"; // if they have names, only these are searched
+    const searched = (row) => (input.dataset.things ? [row.cells[0]] : [...row.cells]);
     const rows = [...table.tBodies[0].rows];
-    const texts = rows.map((row) => [...row.cells].map((cell) => cell.textContent).join("\n").toLowerCase());
+    const texts = rows.map((row) => searched(row).map((cell) => cell.textContent).join("\n").toLowerCase());
     input.addEventListener("input", () => {
       const wanted = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       let count = 0;
@@ -154,7 +158,7 @@
         row.hidden = !wanted.every((word) => texts[place].includes(word));
         if (!row.hidden) count += 1;
       });
-      byId("found").textContent = wanted.length ? count + " of " + rows.length + " rows" : rows.length + " rows";
+      found.textContent = (wanted.length ? count + " of " : "") + rows.length + " " + things;
     });
   }
 
@@ -162,11 +166,8 @@
     document.querySelectorAll("details").forEach((part) => { part.open = true; });
   });
 
-  const table = byId("harmful");
-  if (table) {
-    sorter(table);
-    searcher(byId("search"), table);
-  }
+  document.querySelectorAll("table.sortable").forEach(sorter);
+  document.querySelectorAll("input[type=search]").forEach(searcher);
   const charts = [...document.querySelectorAll("[data-chart]")].map(async (element) => {
     const data = element.dataset.picks ? read(element.dataset.picks) : null;
     try {

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from fairij.data.memory import check_size
 from fairij.errors import InvalidInputError
-from fairij.storage.model_files import estimators, huggingface, torch_files
+from fairij.storage.model_files import adapters, estimators, huggingface, torch_files
 from fairij.storage.model_files.columns import ModelFile, Opening
+from fairij.storage.model_files.huggingface_checks import ADAPTER
 
 __all__ = ["FORMATS", "ModelFile", "Opening", "load_model"]
 
@@ -32,6 +33,8 @@ def load_model(path: str | os.PathLike[str], opening: Opening | None = None) -> 
     """Open a model file or folder. Code inside it runs only if the user trusts it."""
     file, opening = Path(path), opening or Opening()
     if file.is_dir():
+        if (file / ADAPTER).is_file():
+            return adapters.adapter(file, opening)
         if not (file / "config.json").is_file():
             raise InvalidInputError(
                 f"A folder must hold a Hugging Face model (config.json, model.safetensors and a "

@@ -34,6 +34,7 @@ class Opening:
     trusted_types: tuple[str, ...] = ()  # in a skops file, next to those known to be safe
     model_class: str | None = None  # of a torch state file: "module:Class" or "file.py:Class"
     model_args: Mapping[str, Any] = field(default_factory=dict)  # for the class's constructor
+    base_model: Path | None = None  # the folder of the model that an adapter changes
 
     def require_trust(
         self,

@@ -14,16 +14,24 @@ import torch
 
 from fairij.errors import InvalidInputError
 from fairij.models.text.library import load_transformers
-from fairij.models.text.tokens import longest_text, with_padding_token
+from fairij.models.text.tokens import (
+    check_lengths,
+    encoded,
+    longest_text,
+    token_rows,
+    with_padding,
+)
 from fairij.storage.model_files.columns import ModelFile, Opening
 from fairij.storage.model_files.huggingface_checks import (
     check_finite,
     check_folder,
     check_loaded,
     check_size,
+    without_head,
 )
 from fairij.storage.reading import reading
 
+OFFLINE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 TOKENIZERS = (
     *("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json"),
     *("spiece.model", "sentencepiece.bpe.model", "tokenizer.model"),
@@ -34,35 +42,57 @@ def folder(path: Path, opening: Opening) -> ModelFile:
     """Open a folder. Nothing is downloaded, no code in it runs, parameters are safetensors."""
     transformers = load_transformers()
     with reading(path, "a Hugging Face folder"), quietly(transformers):
-        settings: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-        if not any((path / name).exists() for name in TOKENIZERS):
+        if not has_tokenizer(path):
             # the library would make an empty one that knows no word
             raise InvalidInputError(
                 f"{path} must hold the model's tokenizer too, but has none of "
                 f"{', '.join(TOKENIZERS)}: save it there, as in "
                 "`tokenizer.save_pretrained(folder)`."
             )
-        check_folder(path)
-        config = transformers.AutoConfig.from_pretrained(str(path), **settings)
-        kind = transformers.AutoModelForSequenceClassification
-        check_size(path, config, kind.from_config)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(path), **settings)
-        model, info = kind.from_pretrained(
-            str(path),
-            config=config,
-            use_safetensors=None if opening.trust_pickle else True,
-            dtype=torch.float32,  # edits are computed and saved in full precision
-            ignore_mismatched_sizes=True,  # they are refused below, in our words
-            output_loading_info=True,
-            **settings,
-        )
-        check_loaded(path, info)
-        check_finite(path, model)
-        model.eval()
-        labels = {str(name): int(code) for name, code in (model.config.label2id or {}).items()}
-    tokenizer = with_padding_token(tokenizer)
-    if model.config.pad_token_id is None:
-        model.config.pad_token_id = tokenizer.pad_token_id
+        model, config = classifier(path, opening)
+        tokenizer, labels = tokenizer_in(path), label_names(config)
+    return opened("Hugging Face folder", model, tokenizer, labels)
+
+
+def classifier(path: Path, opening: Opening, *, labels: int | None = None) -> tuple[Any, Any]:
+    """The classifier in a folder and its settings. With ``labels``, its head may be missing."""
+    transformers = load_transformers()
+    check_folder(path)
+    config = transformers.AutoConfig.from_pretrained(str(path), **OFFLINE)
+    if labels is not None and labels > 1:
+        config.num_labels = labels
+    kind = transformers.AutoModelForSequenceClassification
+    check_size(path, config, kind.from_config)
+    model, info = kind.from_pretrained(
+        str(path),
+        config=config,
+        use_safetensors=None if opening.trust_pickle else True,
+        dtype=torch.float32,  # edits are computed and saved in full precision
+        ignore_mismatched_sizes=True,  # they are refused below, in our words
+        output_loading_info=True,
+        **OFFLINE,
+    )
+    check_loaded(path, info if labels is None else without_head(info))
+    check_finite(path, model)
+    return model.eval(), config
+
+
+def has_tokenizer(path: Path) -> bool:
+    return any((path / name).exists() for name in TOKENIZERS)
+
+
+def tokenizer_in(path: Path) -> Any:
+    return load_transformers().AutoTokenizer.from_pretrained(str(path), **OFFLINE)
+
+
+def label_names(config: Any) -> dict[str, int]:
+    return {str(name): int(code) for name, code in (config.label2id or {}).items()}
+
+
+def opened(kind: str, model: Any, tokenizer: Any, labels: dict[str, int]) -> ModelFile:
+    """A classifier with its tokenizer, both with a padding token."""
+    model, tokenizer = with_padding(model, tokenizer)
+    transformers = load_transformers()
 
     def save(edited: Any, target: Path) -> None:
         with quietly(transformers):
@@ -70,7 +100,7 @@ def folder(path: Path, opening: Opening) -> ModelFile:
             tokenizer.save_pretrained(str(target))
 
     prepare = partial(_tokens, tokenizer, model)
-    return ModelFile("Hugging Face folder", model, "", None, prepare, save, True, labels)
+    return ModelFile(kind, model, "", None, prepare, save, True, labels)
 
 
 @contextmanager
@@ -97,11 +127,10 @@ def _tokens(tokenizer: Any, model: Any, frame: pd.DataFrame) -> dict[str, Any]:
             f"The column {frame.columns[0]!r} must hold text, but row {row} holds "
             f"{str(text.iloc[row])!r}: drop such rows, or name another column with --text."
         )
-    cut = {"truncation": True, "max_length": longest_text(model, tokenizer)}
-    tokens = dict(tokenizer(text.tolist(), padding=True, return_tensors="pt", **cut))
+    columns = encoded(text.tolist(), tokenizer, longest_text(model, tokenizer))
+    tokens = token_rows(columns, device=torch.device("cpu"), pad=model.config.pad_token_id)
     _check_known(tokens["input_ids"], model)
-    # some models find the end of a text by their own padding token, not the tokenizer's
-    tokens["input_ids"][tokens["attention_mask"] == 0] = model.config.pad_token_id
+    check_lengths(str(frame.columns[0]), tokens, model)
     return tokens
 
 

@@ -16,6 +16,7 @@ from fairij.errors import InvalidInputError
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
+ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 LARGEST_TABLE = 2**24  # bytes of a JSON file of settings
 LARGEST_TOKENIZER = 2**27
 SPARE = 10**7  # parameters that need not be stored, as they are computed
@@ -25,20 +26,7 @@ MOST_LABELS = 10**5  # where the files do not say
 
 def check_folder(path: Path) -> None:
     """Raise if a folder points outside itself, at code, or is larger than such folders are."""
-    if (path / "adapter_config.json").exists():
-        raise InvalidInputError(
-            f"{path} holds an adapter (adapter_config.json), which changes a model that lies "
-            "elsewhere: merge it into its model, as in `model.merge_and_unload()`, and save that."
-        )
-    for file in sorted(path.iterdir()):
-        if not file.is_file() and not file.is_dir():  # reading a pipe may never end
-            raise InvalidInputError(f"{file} must be a plain file: take it out of the folder.")
-        largest = LARGEST_TOKENIZER if file.name.startswith("tokenizer") else LARGEST_TABLE
-        if file.suffix == ".json" and file.stat().st_size > largest:
-            raise InvalidInputError(
-                f"{file} must have at most {largest // 2**20} MB, got "
-                f"{file.stat().st_size / 2**20:.1f}."
-            )
+    check_files(path)
     config = json.loads((path / "config.json").read_bytes())
     if not isinstance(config, dict):
         raise InvalidInputError(f"{path / 'config.json'} must hold a table of settings.")
@@ -48,6 +36,19 @@ def check_folder(path: Path) -> None:
             raise InvalidInputError(
                 f"{path / 'config.json'} names code outside the folder ({name}: {value!r}), and "
                 "no such code is run: remove that entry."
+            )
+
+
+def check_files(path: Path) -> None:
+    """Raise if a folder holds more than plain files, or tables that are too large."""
+    for file in sorted(path.iterdir()):
+        if not file.is_file() and not file.is_dir():  # reading a pipe may never end
+            raise InvalidInputError(f"{file} must be a plain file: take it out of the folder.")
+        largest = LARGEST_TOKENIZER if file.name.startswith("tokenizer") else LARGEST_TABLE
+        if file.suffix == ".json" and file.stat().st_size > largest:
+            raise InvalidInputError(
+                f"{file} must have at most {largest // 2**20} MB, got "
+                f"{file.stat().st_size / 2**20:.1f}."
             )
 
 
@@ -110,12 +111,31 @@ def stored(path: Path, of_shape: Callable[[list[int]], int] = math.prod) -> dict
                 raise InvalidInputError(
                     f"{path / INDEX} must name files in the folder itself, got {name!r}."
                 )
-    sizes = {}
+    sizes = dict[str, int]()
     for name in names:
-        with safe_open(path / name, "pt") as file:
-            for key in file.keys():  # noqa: SIM118 - it is no mapping
-                sizes[key] = of_shape(file.get_slice(key).get_shape() or [1])
+        sizes |= sizes_in(path / name, of_shape)
     return sizes
+
+
+def sizes_in(path: Path, of_shape: Callable[[list[int]], int] = math.prod) -> dict[str, int]:
+    """The same of one file."""
+    with safe_open(path, "pt") as file:
+        names = list(file.keys())
+        return {key: of_shape(file.get_slice(key).get_shape() or [1]) for key in names}
+
+
+def without_head(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What was loaded, but for the head of a classifier, which an adapter brings along."""
+    found = {name: list(info[name]) for name in ("missing_keys", "mismatched_keys")}
+    return {
+        **info,
+        "missing_keys": [name for name in found["missing_keys"] if not _of_head(name)],
+        "mismatched_keys": [key for key in found["mismatched_keys"] if not _of_head(str(key[0]))],
+    }
+
+
+def _of_head(name: str) -> bool:
+    return name.split(".")[0] in ("classifier", "score", "pre_classifier")
 
 
 def check_loaded(path: Path, info: Mapping[str, Any]) -> None:

@@ -16,13 +16,20 @@ def main() -> None:
     parser.add_argument("work", choices=["prepare", "run"])
     parser.add_argument("--prepared", type=Path, default=Path("build/comments"))
     parser.add_argument("--out", type=Path, default=Path("studies/comments"))
+    parser.add_argument(
+        "--others",
+        type=int,
+        nargs=3,
+        default=(),
+        help="prepare: of each split, only so many comments that mention no identity",
+    )
     parser.add_argument("--only", nargs="*", default=[], help="field=value of the units' keys")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--machine", help="keep the records separate, under this name")
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
     if asked.work == "prepare":
-        prepare(asked.prepared)
+        prepare(asked.prepared, others=tuple(asked.others))
         return
     wanted = [part.split("=", 1) for part in asked.only]
 

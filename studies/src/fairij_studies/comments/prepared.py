@@ -28,6 +28,7 @@ PathLike = str | os.PathLike[str]
 MAX_LENGTH = 128
 PARTS = ("train", "val", "test")
 COMMENTS, ENCODER = "comments.npz", "encoder"
+MENTIONED = ("muslim", "female", "lgbt")
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,12 @@ def prepare(
     data_home: PathLike | None = None,
     path: PathLike | None = None,
     encoder: PathLike | None = None,
+    others: tuple[int, ...] = (),
 ) -> Path:
-    """Fetch, tokenise and write everything that the study needs into a folder."""
+    """Fetch, tokenise and write everything that the study needs into a folder.
+
+    ``others``: of each split, only so many comments that mention none of `MENTIONED`.
+    """
     folder = Path(folder)
     source = fetch_minilm(data_home=data_home, path=encoder)
     comments = fetch_wikipedia_comments(
@@ -60,10 +65,25 @@ def prepare(
     )
     tokenizer = load_tokenizer(source)
     ids = tokenizer(list(comments.data), truncation=True, max_length=MAX_LENGTH)["input_ids"]
-    write_comments(folder, ids, comments.target, comments.split, comments.sensitive_features)
+    parts = [ids, comments.target, np.asarray(comments.split), comments.sensitive_features]
+    if others:
+        some = sampled(parts[2], comments.sensitive_features, others)
+        parts = [[ids[row] for row in some], *(np.asarray(p)[some] for p in parts[1:3])]
+        parts.append(comments.sensitive_features.iloc[some])
+    write_comments(folder, *parts)
+    tokenizer.save_pretrained(folder / ENCODER)
     half = load_encoder(source).half()
     half.save_pretrained(folder / ENCODER)
     return folder
+
+
+def sampled(split: Any, mentions: pd.DataFrame, others: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return all comments that mention an identity, and so many others of each split."""
+    rng, named = np.random.default_rng(0), mentions[list(MENTIONED)].any(axis=1).to_numpy(bool)
+    chosen = [np.flatnonzero(named)]
+    for part, number in zip(PARTS, others, strict=True):
+        chosen.append(rng.permutation(np.flatnonzero((split == part) & ~named))[:number])
+    return np.sort(np.concatenate(chosen))
 
 
 def make_up(folder: PathLike, *, rows: int = 1000, seed: int = 0) -> Path:
@@ -97,7 +117,24 @@ def make_up(folder: PathLike, *, rows: int = 1000, seed: int = 0) -> Path:
             max_position_embeddings=64,
         )
         library.BertModel(config).save_pretrained(folder / ENCODER)
+    made_up_tokenizer(library).save_pretrained(folder / ENCODER)
     return folder
+
+
+def made_up_tokenizer(library: Any) -> Any:
+    """Return a tokenizer that knows the words of the made-up comments, and no others."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    words = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2, "[UNK]": 3, **{f"w{i}": i for i in range(4, 64)}}
+    made = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    marks = [("[CLS]", 1), ("[SEP]", 2)]
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=marks
+    )
+    return library.PreTrainedTokenizerFast(
+        tokenizer_object=made, unk_token="[UNK]", pad_token="[PAD]"
+    )
 
 
 def write_comments(folder: Path, ids: Any, y: Any, split: Any, mentions: pd.DataFrame) -> None:

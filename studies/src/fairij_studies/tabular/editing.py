@@ -70,7 +70,7 @@ def search(trial: Trial, *, dampings: Sequence[float] = DAMPINGS, **settings: An
 
 def fitted(trial: Trial, **settings: Any) -> FairIJ:
     train, validation, _ = trial.splits
-    given = {"selection": "lowest_gap"} | settings
+    given = {"search": "grid", "selection": "lowest_gap"} | settings
     return FairIJ(trial.model, verbose=False, **given).fit(
         train.X,
         train.y,

@@ -207,7 +207,7 @@ def _edits(
 
 def edit(base: Fitted, constraint: str, **settings: Any) -> FairIJ:
     train, validation, _ = base.splits
-    given = {"constraints": constraint, "selection": "lowest_gap"} | settings
+    given = {"constraints": constraint, "search": "grid", "selection": "lowest_gap"} | settings
     return FairIJ(base.model, verbose=False, **given).fit(
         train.X,
         train.y,

@@ -1,0 +1,110 @@
+"""The work of `fairij audit`: measure a model or predictions, show the result, write its page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fairij.cli.black_boxes import opened
+from fairij.cli.config import file_hash
+from fairij.cli.console import audit_dict, print_json, say, show_audits, show_subgroups
+from fairij.cli.measure import asked_at_least, measured
+from fairij.cli.options import AuditOptions
+from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
+from fairij.cli.predictions import audit_table, read_predictions
+from fairij.cli.rows import check_two_groups, features_said, read_part
+from fairij.errors import InvalidInputError
+from fairij.fairness import Audit
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An audit, and what is said of the model or the predictions."""
+
+    audit: Audit
+    name: str  # of the model file, or of the columns of predictions
+    rows: int
+    about: dict[str, Any]  # for JSON
+    told: str = ""
+
+
+def run_audit(asked: AuditOptions) -> None:
+    """Audit a model on a table, or the predictions that stand in it."""
+    written = asked.page.files()
+    for path in written.values():
+        check_file(path, force=asked.force)
+        check_inputs_apart(path, {"table": asked.table.table, "model": asked.model})
+    found = _of_predictions(asked) if asked.model is None else _of_model(asked, asked.model)
+    if "page" in written:
+        _write_page(written["page"], found, asked)
+    if asked.as_json:
+        about = {**found.about, "rows": found.rows, "sensitive": asked.columns.sensitive}
+        print_json({**audit_dict(found.audit), **about})
+        return
+    title = f"{found.name} on {found.rows} rows of {asked.table.table.name}"
+    show_audits(title, {"value": found.audit})
+    if found.audit.subgroups is not None:
+        show_subgroups(found.audit.subgroups)
+    if found.told:
+        say(found.told)
+    for path in written.values():
+        say(f"Written: {path}")
+
+
+def _of_model(asked: AuditOptions, path: Path) -> Measured:
+    explored, columns = asked.page.columns, asked.columns
+    if asked.predictions.prediction is not None:
+        raise InvalidInputError(
+            "--prediction names what a model said, and --model asks the model: leave one of the "
+            "two out."
+        )
+    file, table = asked_at_least(opened(asked.opening, path, columns.score)), asked.table
+    part = read_part(table.table, table.query, asked.columns, file, others=explored)
+    check_two_groups(part, table.table)
+    attributes = _attributes(part.groups, part.others)
+    found = measured(file.model, part, asked.how, attributes=attributes)
+    about = {"model": {"path": str(path), "kind": file.kind}, "features": part.feature_names}
+    told = f"The model has {features_said(part, asked.columns)}"
+    return Measured(found, path.name, len(part), about, told)
+
+
+def _of_predictions(asked: AuditOptions) -> Measured:
+    given = read_predictions(asked)
+    found = audit_table(asked, given, _attributes(given.groups, given.others))
+    columns = (asked.columns.score, asked.predictions.prediction)
+    source = ", ".join(name for name in columns if name is not None)
+    return Measured(found, source, len(given), {"predictions": source})
+
+
+def _attributes(groups: pd.DataFrame | None, others: pd.DataFrame | None) -> pd.DataFrame | None:
+    """The columns in which groups are searched; None if there is only one."""
+    frames = [frame for frame in (groups, others) if frame is not None]
+    together = pd.concat(frames, axis=1)
+    together = together.loc[:, ~together.columns.duplicated()]
+    return together if together.shape[1] > 1 else None
+
+
+def _write_page(path: Path, found: Measured, asked: AuditOptions) -> None:
+    from fairij.report import write_audit
+
+    table, model, columns = asked.table.table, asked.model, asked.columns
+    facts = {
+        "model file": None if model is None else model.name,
+        "SHA-256 of the model": None if model is None else file_hash(model),
+        "predictions": found.about.get("predictions"),
+        "table": f"{table.name}, {found.rows:,} rows",
+        "SHA-256 of the table": file_hash(table),
+        "query": asked.table.query,
+        "column of true labels": columns.label,
+        "columns of groups": ", ".join(columns.sensitive),
+        "further columns that were searched": ", ".join(asked.page.columns) or None,
+        "column of weights": columns.weights,
+        "cut-off": asked.how.threshold,
+        "features": found.told.removeprefix("The model has ") or None,
+    }
+    known = {name: value for name, value in facts.items() if value is not None}
+    with whole_file(path, force=asked.force) as target:
+        write_audit(found.audit, target, title=asked.page.title, facts=known)

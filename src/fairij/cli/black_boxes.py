@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,19 @@ import pandas as pd
 
 from fairij.black_box import BlackBox
 from fairij.cli.console import tell
-from fairij.cli.options import ApplyOptions, ModelOptions
+from fairij.cli.options import ApplyOptions, InfluenceOptions, ModelOptions
 from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
+from fairij.cli.rows import as_the_model_has_them
 from fairij.cli.streams import open_table
 from fairij.errors import InvalidInputError
 from fairij.models import adapt, is_black_box
 from fairij.models.black_box.asking import onnx_inputs
 from fairij.storage.black_boxes import FILE, FORMAT
+from fairij.storage.checksummed import LARGEST_HEADER
 from fairij.storage.edits import Edit
 from fairij.storage.model_files import ModelFile
 from fairij.storage.tables import require_columns, table_kind, write_table
 
-HEADER_BYTES = 4096
 MADE = ("fair_score", "fair_prediction")  # the columns that `apply` adds to a table
 
 
@@ -56,6 +58,20 @@ def opened(
         return box_file("ONNX", box, columns=names)
     file = opening.open(model)
     return boxed(file, correction) if black_box else file
+
+
+def opened_to_edit(asked: InfluenceOptions) -> ModelFile:
+    """The model that an edit is made of; the error about a model that cannot be edited says how."""
+    edit = asked.edit
+    how = partial(opened, black_box=edit.black_box, correction=edit.correction)
+    file = how(asked.opening, asked.model, asked.columns.score)
+    try:
+        adapt(file.model)
+    except InvalidInputError as error:
+        if not hasattr(file.model, "predict_proba"):
+            raise
+        raise InvalidInputError(f"{error} On the command line: --black-box.") from None
+    return file
 
 
 def boxed(file: ModelFile, correction: str = "linear") -> ModelFile:
@@ -103,7 +119,8 @@ def is_box_file(path: Path) -> bool:
     if file.suffix != ".safetensors" or not file.is_file():
         return False
     with file.open("rb") as stream:
-        return FORMAT.encode() in stream.read(HEADER_BYTES)
+        length = int.from_bytes(stream.read(8), "little")
+        return length <= LARGEST_HEADER and f'"{FORMAT}"'.encode() in stream.read(length)
 
 
 def corrected(model: Any, path: Path) -> Any:
@@ -151,6 +168,8 @@ def _names(
     file: ModelFile, model: Any, features: Sequence[str] | None, found: list[str], table: Path
 ) -> list[str]:
     """The columns that the model takes."""
+    if file.columns is not None and not is_black_box(model):
+        return as_the_model_has_them(found, list(features or []), file.columns, table)
     known = list(features or file.columns or ())
     if not known and is_black_box(model):
         known = [str(name) for name in box_file("", model).columns or ()]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fairij.cli.black_boxes import opened, reader
+from fairij.cli.black_boxes import opened_to_edit, reader
 from fairij.cli.config import file_hash, note_changed
 from fairij.cli.console import metrics_table, positive_said, print_json, say, show
 from fairij.cli.edits import save_model
@@ -43,14 +43,7 @@ def run(asked: MitigateOptions) -> None:
     check_folder(out, COMMAND, force=asked.force)
     check_inputs_apart(out, asked.files())
     _check_apart(asked)
-    edit = asked.edit
-    file = opened(
-        asked.opening,
-        asked.model,
-        asked.columns.score,
-        black_box=edit.black_box,
-        correction=edit.correction,
-    )
+    file = opened_to_edit(asked)
     test = None
     if page.test is not None:
         test = read_part(page.test, page.test_query, asked.columns, file, with_weights=False)

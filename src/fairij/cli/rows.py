@@ -127,7 +127,7 @@ def _feature_names(
         return [columns.text]
     asked = list(columns.features or [])
     if file.columns is not None:
-        return _as_the_model_has_them(known, asked, file.columns, path)
+        return as_the_model_has_them(known, asked, file.columns, path)
     if asked:
         require_columns(known, asked, where=str(path))
         return asked
@@ -139,7 +139,7 @@ def _feature_names(
     return names
 
 
-def _as_the_model_has_them(
+def as_the_model_has_them(
     found: Sequence[str], asked: list[str], known: tuple[str, ...], path: Path
 ) -> list[str]:
     """The model's columns in its order. LightGBM turns spaces in names into underscores."""

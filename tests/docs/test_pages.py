@@ -39,7 +39,8 @@ def test_imports_of_ours_exist(block: Block) -> None:
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("fairij"):
             module = import_module(str(node.module))
             for alias in node.names:
-                assert hasattr(module, alias.name), f"{node.module}.{alias.name}"
+                name = alias.name.replace("*", "__all__")
+                assert hasattr(module, name), f"{node.module}.{name}"
 
 
 @pytest.mark.parametrize("block", of_kind("bash"))

@@ -90,6 +90,10 @@ class Forms:
     why: str = ""  # a sentence, if there is one search only
 
 
+MOVES = "moves the numbers inside the model"
+NOT_AGAIN = "The model was not trained again."
+
+
 @dataclass(frozen=True)
 class Account:
     """What an edit did, in words for the report."""
@@ -131,7 +135,7 @@ class SearchDefaults(Protocol):
     def account(self, k: int, scale: float, rows: int) -> Account:
         """The edit with these ``k`` and ``scale`` in words; ``rows`` were trained on."""
         return Account(
-            "moved the parameters, without training again.",
+            f"{MOVES}. {NOT_AGAIN}",
             "size of the edit",
             f"{scale:g}",
             "as the search counts it",

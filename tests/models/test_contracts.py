@@ -308,7 +308,7 @@ def test_streaming_passes_on_every_capability(chunk: int, monkeypatch: pytest.Mo
 
 
 def test_several_processes_pass_on_every_capability(one_process: None) -> None:
-    check_wrapper(ShardedEditable, Shard, own=("held_bytes", "row_products"))
+    check_wrapper(ShardedEditable, Shard, own=("held_bytes", "row_products", "factors"))
     check_wrapper(ShardedEditable)
 
 

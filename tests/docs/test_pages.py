@@ -46,7 +46,7 @@ def test_imports_of_ours_exist(block: Block) -> None:
 @pytest.mark.parametrize("block", of_kind("bash"))
 def test_commands_and_their_options_exist(block: Block) -> None:
     for line in block.text.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
+        words = shlex.split(line.partition(" || ")[0], comments=True)
         if not words or words[0] != "fairij":
             continue
         command = COMMANDS.commands[words[1]]

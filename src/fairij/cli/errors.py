@@ -23,7 +23,8 @@ from fairij.errors import (
     printable,
 )
 
-DONE, FAILED, BAD_INPUT, TARGET_MISSED, CANNOT_WRITE, INTERRUPTED = 0, 1, 2, 3, 4, 130
+DONE, FAILED, BAD_INPUT, TARGET_MISSED, CANNOT_WRITE, LIMIT_BROKEN = range(6)
+INTERRUPTED = 130
 HUNG_UP, TERMINATED = 129, 143
 EXIT_CODES = {
     DONE: "done",
@@ -34,6 +35,8 @@ EXIT_CODES = {
     "was given (--accuracy-budget, --budget) is missed, on the --test rows, or (of a gap) on the "
     "validation rows",
     CANNOT_WRITE: "the output could not be written (full disk, read-only folder)",
+    LIMIT_BROKEN: "done and written, but a --max-gap or --min-ratio of `audit` is not kept, or "
+    "could not be measured",
     HUNG_UP: "ended by SIGHUP (the terminal was closed)",
     INTERRUPTED: "interrupted (Ctrl-C)",
     TERMINATED: "ended by SIGTERM",
@@ -58,6 +61,10 @@ SPOKEN = {
     "gap": "--target-gap",
     "scales": "--scale",
     "classes": "--classes",
+    "max_gap": "--max-gap",
+    "min_ratio": "--min-ratio",
+    "min_rows": "--min-rows",
+    "attributes": "--explore",
 }
 SAME = {"checkpoint", *(field.name for field in fields(EditOptions))}
 

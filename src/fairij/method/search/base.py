@@ -62,6 +62,8 @@ class SearchContext:
     inverse_of: Callable[[Objective, float, int, Inverse | None], Inverse]
     # whether by chances, and on which rows the loss is -> the problem; see `posed`
     pose: Callable[[bool, str], Posed]
+    # a move (D,) -> the nearest one within the model's bounds
+    within: Callable[[Tensor], Tensor] = lambda move: move
     notices: list[Notice] = field(default_factory=list)  # what the search wants to be said
 
     def posed(self, *, chances: bool, loss_on: str) -> SearchContext:

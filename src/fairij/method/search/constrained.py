@@ -194,6 +194,7 @@ class Descent:
 
     def _at(self, move: Tensor) -> Point:
         context = self._context
+        move = context.within(move)
         there = context.objective.moved(move)
         return Point(context.objective, self._damping, move, there, context.signed_at(there, move))
 

@@ -173,9 +173,8 @@ class VotingLinearization(LinearizationDefaults, EvaluatorDefaults):
 
     def second_order(self, weights: Tensor, direction: Tensor) -> Tensor:
         u = weights.double()
-        slopes, bent = torch.func.jvp(
-            lambda *z: self._slopes(u, z), self._z, self._moved(direction)
-        )
+        pulled = torch.func.jvp(lambda *z: self._slopes(u, z), self._z, self._moved(direction))
+        slopes, bent = pulled[0], pulled[1]
         own = [
             part.second_order(slope.to(part.outputs), _as(part, r)).double()
             for (part, r), slope in zip(self._each(direction), slopes, strict=True)

@@ -23,7 +23,8 @@ CHANCES = {"chances": True, "loss_on": "validation"}
 
 
 def forest(X: Any = DATA.X, y: Any = DATA.y, kind: Any = LGBMClassifier) -> Any:
-    return kind(n_estimators=8, num_leaves=5, verbose=-1, n_jobs=1).fit(X, y)
+    settings = {"n_estimators": 8, "num_leaves": 5, "learning_rate": 0.3}
+    return kind(verbose=-1, n_jobs=1, **settings).fit(X, y)
 
 
 # --- chances and the loss of validation rows --------------------------------------------------

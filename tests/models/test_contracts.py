@@ -15,10 +15,13 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,6 +29,7 @@ from sklearn.preprocessing import StandardScaler
 sys.path.insert(0, str(Path(__file__).parents[1] / "language"))
 
 from biased import mlp, problem
+from fairij import BlackBox
 from fairij.data.sources import ArraySource
 from fairij.models import FAMILIES, EditableDefaults, adapt
 from fairij.models.base import Delegating, Linearization
@@ -57,6 +61,7 @@ def case(name: str, task: str = "binary", **options: Any) -> Callable[[Any], Any
 def estimators() -> None:
     """One line per scikit-learn estimator."""
     network = {"hidden_layer_sizes": (3,), "solver": "lbfgs", "max_iter": 30, "random_state": 0}
+    small = {"max_depth": 2, "min_samples_leaf": 30, "random_state": 0}
     scaled = make_pipeline(StandardScaler(), LogisticRegression())
     for name, task, model in (
         ("logistic", "binary", LogisticRegression(C=0.5)),
@@ -72,6 +77,9 @@ def estimators() -> None:
             "binary",
             GradientBoostingClassifier(n_estimators=4, n_iter_no_change=3, random_state=0),
         ),
+        ("forest", "binary", RandomForestClassifier(n_estimators=3, **small)),
+        ("forest, three classes", "three", RandomForestClassifier(n_estimators=3, **small)),
+        ("forest, one output", "real", RandomForestRegressor(n_estimators=3, **small)),
         ("pipeline", "binary", scaled),
         ("search", "binary", GridSearchCV(scaled, {"logisticregression__C": [0.1, 1.0]}, cv=2)),
     ):
@@ -114,6 +122,24 @@ def catboost(X: Any, y: Any) -> Any:
     library = pytest.importorskip("catboost")
     settings = {"iterations": 3, "depth": 2, "verbose": False, "thread_count": 1}
     return library.CatBoostClassifier(allow_writing_files=False, **settings).fit(X, y)
+
+
+@case("black box")
+def black_box(X: Any, y: Any) -> Any:
+    return BlackBox(fit(GaussianNB(), X, y)).fit(X)
+
+
+@case("black box, three classes, trees", "three")
+def black_box_of_three(X: Any, y: Any) -> Any:
+    box = BlackBox(fit(GaussianNB(), X, y), correction="trees")
+    return box.fit(X, grouped=(X, (X[:, 0] > 0).astype(int)))
+
+
+@case("ebm", "three")
+def ebm(X: Any, y: Any) -> Any:
+    glassbox = pytest.importorskip("interpret.glassbox")
+    settings = {"max_bins": 4, "outer_bags": 2, "max_rounds": 20, "interactions": 0, "n_jobs": 1}
+    return glassbox.ExplainableBoostingClassifier(**settings).fit(X, y)
 
 
 def on_tokens(name: str) -> tuple[Any, dict[str, Any]]:
@@ -282,7 +308,7 @@ def test_streaming_passes_on_every_capability(chunk: int, monkeypatch: pytest.Mo
 
 
 def test_several_processes_pass_on_every_capability(one_process: None) -> None:
-    check_wrapper(ShardedEditable, Shard, own=("held_bytes", "row_products"))
+    check_wrapper(ShardedEditable, Shard, own=("held_bytes", "row_products", "factors"))
     check_wrapper(ShardedEditable)
 
 

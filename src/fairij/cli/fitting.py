@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import typer
 
+from fairij.cli.black_boxes import opened_to_edit
 from fairij.cli.config import note_changed, shortened
 from fairij.cli.console import tell
 from fairij.cli.measure import model_speaks
@@ -89,7 +90,8 @@ def fit(
             "sensitive_features_val": validation.groups,
         }
     with model_speaks(), _naming(train), warnings.catch_warnings():
-        warnings.simplefilter("ignore", SeenRowsWarning)  # said above
+        if tables.validation is None:
+            warnings.simplefilter("ignore", SeenRowsWarning)  # said above
         mitigator.fit(X, y, sample_weight=weight, **given)
         _predict_refits(mitigator, counts)
     if rank() > 0:
@@ -269,7 +271,7 @@ def write_scores(asked: InfluenceOptions) -> None:
     for target in (out, settings_file):
         check_file(target, force=force)
         check_inputs_apart(target, asked.files())
-    file = asked.opening.open(asked.model)
+    file = opened_to_edit(asked)
     note_changed(asked.config, asked.files())
     mitigator = fit(file, asked, search=QUICK).mitigator
     frame = scores_frame(mitigator)

@@ -36,6 +36,10 @@ ShowColumn = Annotated[
     "repeatable.",
 ]
 OUTPUTS_HELP = "What a torch module returns: logits, probabilities, or auto to find out."
+SCORE_HELP = (
+    "Without --model: the column in which the scores of any model stand, chances from 0 to 1 of "
+    "the positive label."
+)
 THRESHOLD_HELP = (
     "Accept rows whose chance of the positive label is at least this, as 0.3; or top=0.1, the "
     "tenth with the highest chances."
@@ -149,6 +153,7 @@ class ColumnOptions:
         "It also confirms an order that the table speaks against.",
     ] = None
     text: Annotated[str | None, "The column of text, for a Hugging Face model."] = None
+    score: Annotated[str | None, SCORE_HELP] = None
 
 
 @dataclass(frozen=True)
@@ -288,6 +293,14 @@ class EditOptions:
     ] = None
     batch_size: Annotated[int | None, "Rows per batch (torch)."] = None
     memory_limit: Annotated[int, "Bytes to keep between passes."] = 2**28
+    black_box: Annotated[
+        bool,
+        "Leave the model as it is, and edit a correction of its scores. So any scikit-learn "
+        "classifier can be taken; scores in a column and ONNX files always are.",
+    ] = False
+    correction: Annotated[
+        str, "Of a black box: linear in the columns, or trees (a few small ones)."
+    ] = "linear"
     confidence: Annotated[float, "Level of the intervals."] = 0.95
     seed: Annotated[
         int, Option(min=0, help="Seed of every random choice.", rich_help_panel="The edit")
@@ -297,12 +310,11 @@ class EditOptions:
         check_choices(self)
 
 
-PANELS: dict[type | None, str] = {
-    ModelOptions: "The model",
-    ColumnOptions: "Columns",
-    EditOptions: "The edit",
-}
 ModelPath = Annotated[Path, "The model file, or a Hugging Face folder."]
+MaybeModel = Annotated[
+    Path | None,
+    "The model file, or a Hugging Face folder. Without it, name a column of scores by --score.",
+]
 Config = Annotated[
     Path | None,
     Option(
@@ -316,76 +328,15 @@ Json = Annotated[bool, Option("--json", help="Print the result as JSON, and noth
 Force = Annotated[bool, "Replace what an earlier run wrote there."]
 
 
-@dataclass(frozen=True)
-class PredictionOptions:
-    """Columns that hold what a model said, in place of the model."""
-
-    score: Annotated[
-        str | None,
-        "Without --model: the column of scores of any model, chances from 0 to 1 of the positive "
-        "label.",
-    ] = None
-    prediction: Annotated[
-        str | None,
-        "Without --model: the column of predicted labels (numbers, with --loss squared_error).",
-    ] = None
-
-
-@dataclass(frozen=True)
-class AuditPageOptions:
-    """The page of an audit, and what it looks for."""
-
-    page: Annotated[Path | None, "Write an HTML page about the audit here."] = None
-    title: Annotated[str, "Title of the page."] = "Fairness audit"
-    explore: Annotated[
-        list[str] | None,
-        "A further column: groups that differ are searched in its values too, and where up to "
-        "three columns meet; repeatable.",
-    ] = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self.explore or ()))
-
-    def files(self) -> dict[str, Path]:
-        """The files to write, by their options."""
-        return {} if self.page is None else {"page": self.page}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareOptions:
-    """The options of `compare`."""
-
-    table: TableOptions
-    columns: ColumnOptions
-    opening: ModelOptions
-    how: MeasureOptions
-    as_json: Json = False
-    config: Config = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditOptions(CompareOptions):
-    """The options of `audit`."""
-
-    model: Annotated[
-        Path | None,
-        "The model file, or a Hugging Face folder. Without it --score or --prediction.",
-    ] = None
-    predictions: PredictionOptions
-    page: AuditPageOptions
-    force: Force = False
-
-
 @dataclass(frozen=True, kw_only=True)
 class InfluenceOptions:
     """The options of `influence`."""
 
-    model: ModelPath
     tables: FitTables
     columns: ColumnOptions
     opening: ModelOptions
     edit: EditOptions
+    model: MaybeModel = None
     out: Annotated[Path, "New .csv or .parquet file, one line per row."]
     as_json: Json = False
     force: Force = False
@@ -423,12 +374,33 @@ class MitigateOptions(InfluenceOptions):
 
 @dataclass(frozen=True)
 class MoveOptions:
-    """The options of `apply` and `undo`."""
+    """The options of `undo`."""
 
     model: ModelPath
     edit: Annotated[Path, "The edit, as `mitigate` wrote it."]
     out: Annotated[Path, "New model file, in the same format."]
     opening: ModelOptions
+    as_json: Json = False
+    force: Force = False
+    config: Config = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyOptions:
+    """The options of `apply`."""
+
+    model: MaybeModel = None
+    edit: Annotated[Path, "The edit, or the correction of a black box, as `mitigate` wrote it."]
+    out: Annotated[Path, "New model file, in the same format; with --table, the new table."]
+    opening: ModelOptions
+    table: Annotated[
+        Path | None,
+        "Write this table with the scores of the edited model, instead of the edited model.",
+    ] = None
+    score: Annotated[str | None, SCORE_HELP] = None
+    features: Annotated[
+        list[str] | None, "A feature column of the table, if the model knows none; repeatable."
+    ] = None
     as_json: Json = False
     force: Force = False
     config: Config = None
@@ -480,6 +452,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "reuse": get_args(Validation),
         "loss": ("auto", *LOSSES),
         "outputs": OUTPUTS,
+        "correction": ("linear", "trees"),
     }
 
 

@@ -113,7 +113,7 @@ def _with_scores(design: Any, of_label: Tensor) -> Any:
     highest = np.eye(p.shape[1])[p.argmax(1)]
     found = _standardised(np.concatenate([p, np.log(p.clip(1e-6)), highest], 1))
     if sp.issparse(design):
-        return sp.hstack([design, sp.csr_matrix(found)]).tocsr()
+        return sp.csr_matrix(sp.hstack([design, sp.csr_matrix(found)]))  # type: ignore[arg-type]
     return np.concatenate([design, found], 1)
 
 

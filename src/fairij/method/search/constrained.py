@@ -154,7 +154,7 @@ class Constrained(SearchDefaults):
             damping = self.damping
         if self.chances or self.loss_on != "training":
             context = context.posed(chances=self.chances, loss_on=self.loss_on)
-        basis = None
+        basis, within = None, context.within
         if self.directions is not None:
             context, basis = reduced(context, self.directions)
         descent = Descent(context, damping, self.products, cheapest_first=self.cheapest_first)
@@ -163,7 +163,7 @@ class Constrained(SearchDefaults):
             descent.step(min(1.0, stage / self.steps))
             label = round((step + 1) / (self.steps * self.newton), 6)
             # also where a step was refused: then folds have candidates of the same names
-            move = descent.point.move if basis is None else basis @ descent.point.move
+            move = descent.point.move if basis is None else within(basis @ descent.point.move)
             yield Proposal(len(context.order), move, (1.0,), label=label)
 
 

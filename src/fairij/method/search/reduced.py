@@ -80,7 +80,14 @@ def reduced(context: SearchContext, directions: int) -> tuple[SearchContext, Ten
     def inverse_of(there: Objective, damping: float, _: int, last: Inverse | None) -> Inverse:
         return Exact().prepare(GGN(there), damping)
 
-    return replace(context, objective=small, signed_at=signed_at, inverse_of=inverse_of), basis
+    found = replace(
+        context,
+        objective=small,
+        signed_at=signed_at,
+        inverse_of=inverse_of,
+        within=lambda move: move,  # bounds hold for whole moves: see `Constrained.propose`
+    )
+    return found, basis
 
 
 def spanned(context: SearchContext, most: int) -> Tensor:

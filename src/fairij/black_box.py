@@ -56,6 +56,15 @@ class BlackBox(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The functions, once they are fixed.
     theta_ : ndarray of shape (D,)
         The parameters; zero before an edit.
+
+    Examples
+    --------
+    >>> def service(rows):  # anything that gives chances
+    ...     return model.predict_proba(rows)[:, 1]
+    >>> fair = FairIJ(BlackBox(service), verbose=False)
+    >>> fair = fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=groups_val)
+    >>> fair.predict_proba(X_val).shape
+    (600, 2)
     """
 
     def __init__(

@@ -18,8 +18,8 @@ from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
 from fairij.cli.rows import as_the_model_has_them
 from fairij.cli.streams import open_table
 from fairij.errors import InvalidInputError
-from fairij.models import adapt, is_black_box
 from fairij.models.black_box.asking import onnx_inputs
+from fairij.models.registry import adapt, is_black_box
 from fairij.storage.black_boxes import FILE, FORMAT
 from fairij.storage.checksummed import LARGEST_HEADER
 from fairij.storage.edits import Edit

@@ -27,7 +27,7 @@ from fairij.cli.outputs import MARK, PAGE, check_file, whole_file
 from fairij.cli.rows import read_part
 from fairij.cli.trust import RUNS_CODE, notes_of, require_given
 from fairij.errors import InvalidInputError
-from fairij.models import is_black_box
+from fairij.models.registry import is_black_box
 
 GROUPS = (ModelOptions, ColumnOptions, FitTables, EditOptions, PageOptions)
 OWN = FORMER | {"model": Path, HASHES: dict[str, str]}

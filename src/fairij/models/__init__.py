@@ -9,7 +9,7 @@ from fairij.models.base import (
     LinearizationDefaults,
 )
 from fairij.models.contract import check_editable, check_wrapper
-from fairij.models.registry import FAMILIES, Family, adapt, is_black_box, of_class, shaped
+from fairij.models.registry import FAMILIES, Family, adapt, of_class
 from fairij.models.torch.module import TorchEditable
 
 __all__ = [
@@ -25,7 +25,5 @@ __all__ = [
     "adapt",
     "check_editable",
     "check_wrapper",
-    "is_black_box",
     "of_class",
-    "shaped",
 ]

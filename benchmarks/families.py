@@ -84,6 +84,65 @@ def catboost(X: Any, y: Any) -> Any:
     return model.fit(X, y, cat_features=words)
 
 
+@case("random forest", "scikit-learn")
+def random_forest(X: Any, y: Any) -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(min_samples_leaf=5, random_state=0).fit(X, y)
+
+
+@case("random forest, default", "scikit-learn")
+def full_forest(X: Any, y: Any) -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(random_state=0).fit(X, y)
+
+
+@case("extra trees", "scikit-learn")
+def extra_trees(X: Any, y: Any) -> Any:
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    return ExtraTreesClassifier(min_samples_leaf=5, random_state=0).fit(X, y)
+
+
+@case("bagged trees", "scikit-learn")
+def bagged_trees(X: Any, y: Any) -> Any:
+    from sklearn.ensemble import BaggingClassifier
+    from sklearn.tree import DecisionTreeClassifier
+
+    tree = DecisionTreeClassifier(min_samples_leaf=5)
+    return BaggingClassifier(tree, 50, random_state=0).fit(X, y)
+
+
+@case("decision tree", "scikit-learn")
+def decision_tree(X: Any, y: Any) -> Any:
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(min_samples_leaf=20, random_state=0).fit(X, y)
+
+
+@case("LightGBM, forest", "lightgbm")
+def lightgbm_forest(X: Any, y: Any) -> Any:
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(
+        boosting_type="rf",
+        bagging_freq=1,
+        bagging_fraction=0.6,
+        feature_fraction=0.5,
+        num_leaves=127,
+        n_jobs=1,
+        verbosity=-1,
+    ).fit(X, y)
+
+
+@case("XGBoost, forest", "xgboost-cpu")
+def xgboost_forest(X: Any, y: Any) -> Any:
+    from xgboost import XGBRFClassifier
+
+    return XGBRFClassifier(max_depth=10, n_jobs=1).fit(X, y)
+
+
 def raw_parts() -> list[Part]:
     """Training, validation and test rows of Adult as UCI has them, without sex."""
     adult = fetch_adult(include_sensitive=False)

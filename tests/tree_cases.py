@@ -81,7 +81,7 @@ def check_round_trip(model: Any, X: Any, native: Native, reload: Callable[[Any],
     editable = adapt(model)
     before = native(model, X)
     close(before, editable.outputs(X))
-    theta = moved(editable.theta)
+    theta = editable.stored(moved(editable.theta))
     edited = editable.edited(theta)
     assert type(edited) is type(model)
     expected = editable.outputs(X, theta)

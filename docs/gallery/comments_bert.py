@@ -37,6 +37,10 @@ def comments(rows, seed):
 texts, tokens, y, _ = comments(3000, seed=0)
 _, tokens_val, y_val, group_val = comments(2000, seed=1)
 
+# %% [markdown]
+# ## A small BERT
+
+# %%
 torch.manual_seed(0)
 model = transformers.BertForSequenceClassification(
     transformers.BertConfig(
@@ -57,11 +61,16 @@ for _ in range(6):  # epochs
         optimiser.step()
 model.eval()
 
+# %% [markdown]
+# ## The edit
+# Only the head may change. The layers below stay as they are.
+
+# %%
 fair = FairIJ(
     model,
     constraints="demographic_parity",
     selection=AccuracyBudget(0.05),
-    parameters=["classifier.*", "bert.pooler.*"],  # the head; the layers below stay as they are
+    parameters=["classifier.*", "bert.pooler.*"],
     verbose=False,
 )
 fair.fit(tokens, y, X_val=tokens_val, y_val=y_val, sensitive_features_val=group_val)
@@ -71,7 +80,11 @@ both = {"before": fair.before_, "after": fair.after_}
 table = pd.DataFrame({when: found.metrics["value"][shown] for when, found in both.items()})
 print("On the validation rows, on which the edit was chosen:")
 print(table.to_string(float_format="{:.3f}".format))
+
+# %%
 worst = np.argsort(-fair.influence_)[:100]
-print("\nWords that the 100 most harmful comments have more often than all comments:")
+print("Words that the 100 most harmful comments have more often than all comments:")
 print(over_represented(texts, worst, top=4).to_string(float_format="{:.2f}".format))
-fair.plot_group_rates().save("rates-by-group.svg")
+
+# %%
+fair.plot_group_rates()

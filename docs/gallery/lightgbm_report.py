@@ -35,6 +35,10 @@ X_val, y_val, groups_val = loans(6000, seed=1)
 X_test, y_test, groups_test = loans(6000, seed=2)
 model = lightgbm.LGBMClassifier(n_estimators=100, num_leaves=15, n_jobs=1, verbose=-1).fit(X, y)
 
+# %% [markdown]
+# ## The edit
+
+# %%
 fair = FairIJ(
     model,
     constraints="demographic_parity",
@@ -46,14 +50,24 @@ fair = FairIJ(
 )
 fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=groups_val)
 
+# %%
 shown = ["accuracy", "demographic_parity_difference", "equal_opportunity_difference"]
 before, after = fair.holdout_before_.metrics, fair.holdout_after_.metrics
 table = pd.concat([before.loc[shown], after.loc[shown]], axis=1, keys=["before", "after"])
 print("On the validation rows that were held out:")
 print(table.to_string(float_format="{:.3f}".format))
-print(f"\n{len(fair.dropped_)} of {len(X)} training rows are dropped. The five worst:")
+
+# %%
+print(f"{len(fair.dropped_)} of {len(X)} training rows are dropped. The five worst:")
 print(X.assign(repaid=y, **groups).iloc[fair.dropped_[:5]].to_string())
 
+# %%
+fair.plot_frontier()
+
+# %% [markdown]
+# ## The page that an auditor opens
+
+# %%
 write_report(
     fair,
     "report.html",

@@ -33,6 +33,7 @@ X, y, _ = people(3000, seed=0)
 X_val, y_val, region_val = people(2000, seed=1)
 X_test, y_test, region_test = people(2000, seed=2)
 
+# %%
 columns = make_column_transformer(
     (StandardScaler(), ["years", "grade"]), (OneHotEncoder(), ["employer"])
 )
@@ -40,8 +41,11 @@ model = make_pipeline(columns, Ridge(alpha=1.0)).fit(X, y)
 fair = FairIJ(model, constraints="mean_prediction", verbose=False)
 fair.fit(X, y, X_val=X_val, y_val=y_val, sensitive_features_val=region_val)
 
+# %%
 print(type(fair.estimator_).__name__, "of", [step for step, _ in fair.estimator_.steps])
 for name, predictor in (("before", model), ("after", fair.estimator_)):
     found = audit_regression(y_test, predictor.predict(X_test), sensitive_features=region_test)
     print(f"\n{name}, on test rows\n{found.metrics.to_string(float_format='{:.2f}'.format)}")
-fair.plot_frontier().save("candidates.svg")
+
+# %%
+fair.plot_frontier()

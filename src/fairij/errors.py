@@ -86,7 +86,7 @@ class SmallGroupWarning(FairIJWarning):
 
 
 class SeenRowsWarning(FairIJWarning):
-    """Validation rows were split off the training rows, which the model may have seen."""
+    """Validation or test rows that the model, or the edit, may have seen."""
 
 
 class NothingToDropWarning(FairIJWarning):

@@ -48,7 +48,7 @@ def test_a_table_of_predictions_has_one_too(run: Run, files: Path) -> None:
     ("options", "says"),
     [
         (("--explore", "height"), "height"),
-        (("--page", "test.csv", "--force"), "--out must not be"),
+        (("--page", "test.csv", "--force"), "--page must not be"),
         (("--page", "."), "is a folder"),
     ],
 )

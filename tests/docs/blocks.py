@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(sys.executable).parent  # the programs of this environment
 FENCE = re.compile(r"^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```\n", re.DOTALL | re.MULTILINE)
 COLUMNS = "100"
+TELLS_CODE = ' || echo "exit code $?"'  # of a command that is to fail
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,13 @@ def _fairij(line: str) -> str:
 
     from fairij.cli import app
 
+    line, tells_code, _ = line.partition(TELLS_CODE)
     program, *words = shlex.split(line)
     assert program == "fairij", line
     result = CliRunner(env={"COLUMNS": COLUMNS}).invoke(app, words)
+    if tells_code:
+        assert result.exit_code != 0, line
+        return f"{result.output}exit code {result.exit_code}\n"
     assert result.exit_code == 0, f"{line}\n{result.output}"
     return result.output
 

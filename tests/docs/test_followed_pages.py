@@ -8,7 +8,7 @@ import pytest
 from blocks import blocks, check_output
 
 
-@pytest.mark.parametrize("page", ["audit.md"])
+@pytest.mark.parametrize("page", ["audit.md", "gate.md"])
 def test_every_block_prints_what_the_page_shows(page: str, tmp_path: Path) -> None:
     found = blocks(page)
     assert sum(block.output is not None for block in found) >= 2

@@ -15,6 +15,8 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
@@ -57,6 +59,7 @@ def case(name: str, task: str = "binary", **options: Any) -> Callable[[Any], Any
 def estimators() -> None:
     """One line per scikit-learn estimator."""
     network = {"hidden_layer_sizes": (3,), "solver": "lbfgs", "max_iter": 30, "random_state": 0}
+    small = {"max_depth": 2, "min_samples_leaf": 30, "random_state": 0}
     scaled = make_pipeline(StandardScaler(), LogisticRegression())
     for name, task, model in (
         ("logistic", "binary", LogisticRegression(C=0.5)),
@@ -72,6 +75,9 @@ def estimators() -> None:
             "binary",
             GradientBoostingClassifier(n_estimators=4, n_iter_no_change=3, random_state=0),
         ),
+        ("forest", "binary", RandomForestClassifier(n_estimators=3, **small)),
+        ("forest, three classes", "three", RandomForestClassifier(n_estimators=3, **small)),
+        ("forest, one output", "real", RandomForestRegressor(n_estimators=3, **small)),
         ("pipeline", "binary", scaled),
         ("search", "binary", GridSearchCV(scaled, {"logisticregression__C": [0.1, 1.0]}, cv=2)),
     ):
@@ -114,6 +120,13 @@ def catboost(X: Any, y: Any) -> Any:
     library = pytest.importorskip("catboost")
     settings = {"iterations": 3, "depth": 2, "verbose": False, "thread_count": 1}
     return library.CatBoostClassifier(allow_writing_files=False, **settings).fit(X, y)
+
+
+@case("ebm", "three")
+def ebm(X: Any, y: Any) -> Any:
+    glassbox = pytest.importorskip("interpret.glassbox")
+    settings = {"max_bins": 4, "outer_bags": 2, "max_rounds": 20, "interactions": 0, "n_jobs": 1}
+    return glassbox.ExplainableBoostingClassifier(**settings).fit(X, y)
 
 
 def on_tokens(name: str) -> tuple[Any, dict[str, Any]]:

@@ -70,7 +70,7 @@ def test_a_cell_shows_the_answer_and_the_metrics() -> None:
     fitted = make_case("binary").fitted
     shown = fitted._repr_mimebundle_()
     assert shown["text/html"] == fitted._repr_html_()
-    for word in ("demographic parity gap", "balanced accuracy", "f (", "without training again"):
+    for word in ("demographic parity gap", "balanced accuracy", "f (", "was not trained again"):
         assert word in shown["text/html"]
     assert f"{fitted.after_['accuracy']:.4f}" in shown["text/html"]
     with config_context(display="text"):

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page
 from report_cases import CASES, HOSTILE, Case
 
 from fairij.report.candidates import shown_candidates
+from fairij.report.wording import LABELS
 
 Open = Callable[[str], Opened]
 Written = Callable[[str], tuple[Case, Path]]
@@ -88,23 +89,27 @@ def test_axe_finds_nothing_serious(open_page: Open, name: str, width: int) -> No
     assert grave == []
 
 
-def test_clicking_a_point_shows_its_figures(open_page: Open, written: Written) -> None:
+@pytest.mark.parametrize("measure", ["accuracy", "auc"])
+def test_clicking_a_point_shows_its_figures(
+    open_page: Open, written: Written, measure: str
+) -> None:
     case, opened = written("binary")[0], open_page("binary")
     page = opened.page
     shown = shown_candidates(case.fitted)
     page.get_by_role("button", name="Chosen").click()
     assert_shows(page, case, shown.place(case.fitted.chosen_))
-    points = page.locator("[data-chart=frontier] svg .role-mark").first.locator("path")
+    chart = page.locator(f"[data-chart=frontier-{measure}]")
+    points = chart.locator("svg .role-mark").first.locator("path")
     assert points.count() == len(shown.table)
-    page.get_by_role("slider").scroll_into_view_if_needed()
+    chart.scroll_into_view_if_needed()
     for place in (0, len(shown.table) // 2, len(shown.table) - 1):
         box = points.nth(place).bounding_box()
         assert box is not None
         page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        expected = shown.table.iloc[place][["gap", "accuracy"]]
+        expected = shown.table.iloc[place][["gap", measure]]
         found = figures(page)  # points may lie on one another: the figures are those of the place
         assert found["gap"] == pytest.approx(expected["gap"], abs=6e-5)
-        assert found["accuracy"] == pytest.approx(expected["accuracy"], abs=6e-5)
+        assert found[LABELS[measure]] == pytest.approx(expected[measure], abs=6e-5)
     assert opened.said == []
 
 
@@ -113,8 +118,9 @@ def test_the_keyboard_chooses_too(open_page: Open, written: Written) -> None:
     shown = shown_candidates(case.fitted)
     last = len(shown.table) - 1
     front = np.flatnonzero(shown.table["pareto"])
-    slider = page.get_by_role("slider")
-    slider.focus()
+    sliders = page.get_by_role("slider").all()
+    assert len(sliders) == 2  # of accuracy and of AUC: they show the same choice
+    sliders[1].focus()
     for key, place in (
         ("Home", 0),
         ("ArrowLeft", 0),  # there is nothing before the first
@@ -127,9 +133,10 @@ def test_the_keyboard_chooses_too(open_page: Open, written: Written) -> None:
     ):
         page.keyboard.press(key)
         assert_shows(page, case, place)
-        assert slider.get_attribute("aria-valuenow") == str(place + 1)
         gap = shown.table["gap"].iloc[place]
-        assert f"gap {gap:.4f}" in (slider.get_attribute("aria-valuetext") or "")
+        for slider in sliders:
+            assert slider.get_attribute("aria-valuenow") == str(place + 1)
+            assert f"gap {gap:.4f}" in (slider.get_attribute("aria-valuetext") or "")
     page.get_by_role("button", name="Before").press("Enter")
     assert_shows(page, case, shown.place(0))
     page.get_by_role("button", name="Chosen").press("Space")
@@ -142,7 +149,7 @@ def test_every_candidate_has_the_rates_of_its_groups(
 ) -> None:
     case, page = written(name)[0], open_page(name).page
     shown = shown_candidates(case.fitted)
-    page.get_by_role("slider").press("Home")
+    page.get_by_role("slider").first.press("Home")
     cells = page.locator("#picked-rates td").all_inner_texts()
     found = [_number(text) for text in cells]
     np.testing.assert_allclose(found, shown.of_group[0].ravel(), atol=6e-5)
@@ -218,7 +225,7 @@ def test_hostile_names_and_values_stay_text(open_page: Open) -> None:
     opened = open_page("hostile")
     page = opened.page
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    page.get_by_role("slider").press("Home")
+    page.get_by_role("slider").first.press("Home")
     page.mouse.move(200, 500)
     assert opened.said == []
     assert page.evaluate("window.hacked") is None

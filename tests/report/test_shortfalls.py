@@ -13,9 +13,10 @@ from biased import fair, problem
 from fairij import AccuracyBudget, FairIJ, LowestGap, TargetGap
 from fairij.fairness import Audit
 from fairij.report import write_report
-from fairij.report.checks import checks, reasons
+from fairij.report.checks import checks
 from fairij.report.comparisons import Comparison, on_test_rows, on_validation_rows
 from fairij.report.shortfalls import shortfalls
+from fairij.report.verdicts import reasons
 
 GAP = "demographic_parity_difference"
 

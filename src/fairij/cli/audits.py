@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import typer
 
+from fairij.cli.audit_options import AuditOptions
 from fairij.cli.config import file_hash
 from fairij.cli.console import audit_dict, print_json, say, show_audits, show_subgroups
+from fairij.cli.errors import LIMIT_BROKEN
+from fairij.cli.gates import check_limits, judged, show_gate, told, write_files
 from fairij.cli.measure import measured
-from fairij.cli.options import AuditOptions
 from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
 from fairij.cli.predictions import audit_table, read_predictions
 from fairij.cli.rows import check_two_groups, features_said, read_part
 from fairij.errors import InvalidInputError
-from fairij.fairness import Audit
+from fairij.fairness import Audit, Gate
 
 
 @dataclass(frozen=True)
@@ -32,16 +36,44 @@ class Measured:
 
 def run_audit(asked: AuditOptions) -> None:
     """Audit a model on a table, or the predictions that stand in it."""
-    written = asked.page.files()
-    for path in written.values():
-        check_file(path, force=asked.force)
-        check_inputs_apart(path, {"table": asked.table.table, "model": asked.model})
+    written = {**asked.page.files(), **asked.gate.files()}
+    _check_files(written, asked)
+    check_limits(asked.gate)
     found = _of_predictions(asked) if asked.model is None else _of_model(asked, asked.model)
-    if "page" in written:
-        _write_page(written["page"], found, asked)
+    outcome = judged(found.audit, asked.gate)
+    if asked.page.page is not None:
+        _write_page(asked.page.page, found, asked)
+    if outcome is not None:
+        about = asked.model or asked.table.table
+        title = f"{asked.page.title}: {found.name}"
+        write_files(outcome, found.audit, asked.gate, title, about, force=asked.force)
+    _show(asked, found, outcome, written)
+    if outcome is not None and not outcome.passed:
+        raise typer.Exit(LIMIT_BROKEN)
+
+
+def _check_files(written: Mapping[str, Path], asked: AuditOptions) -> None:
+    """Raise unless all outputs may be written, each to a place of its own."""
+    for option, path in written.items():
+        check_file(path, force=asked.force)
+        check_inputs_apart(path, {"table": asked.table.table, "model": asked.model}, option)
+        others = {name: other.resolve() for name, other in written.items() if name != option}
+        for name, other in others.items():
+            if other == path.resolve():
+                raise InvalidInputError(
+                    f"--{option} and --{name} must be two files, but both are {path}: name "
+                    "another one.",
+                    parameter=option,
+                )
+
+
+def _show(
+    asked: AuditOptions, found: Measured, outcome: Gate | None, written: Mapping[str, Path]
+) -> None:
     if asked.as_json:
         about = {**found.about, "rows": found.rows, "sensitive": asked.columns.sensitive}
-        print_json({**audit_dict(found.audit), **about})
+        judged = {"gate": None if outcome is None else outcome.to_dict()}
+        print_json({**audit_dict(found.audit), **about, **judged})
         return
     title = f"{found.name} on {found.rows} rows of {asked.table.table.name}"
     show_audits(title, {"value": found.audit})
@@ -51,6 +83,10 @@ def run_audit(asked: AuditOptions) -> None:
         say(found.told)
     for path in written.values():
         say(f"Written: {path}")
+    if outcome is not None:
+        show_gate(outcome)
+        for text in told(outcome):
+            say(text)
 
 
 def _of_model(asked: AuditOptions, path: Path) -> Measured:

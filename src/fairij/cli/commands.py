@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from fairij._version import __version__
+from fairij.cli.audit_options import AuditOptions, CompareOptions
 from fairij.cli.errors import EPILOG
 from fairij.cli.options import (
     LABEL_CONSTRAINTS,
-    AuditOptions,
-    CompareOptions,
     Config,
     DataHome,
     Force,

@@ -18,7 +18,8 @@ from fairij.cli.trust import NOTED, RUNS_CODE, notes_of
 from fairij.errors import FairIJWarning, InvalidInputError
 
 HASHES = "sha256"
-WRITTEN = {"out", "data_home", "checkpoint", "page"}  # from a file these stay in its folder
+# from a settings file these stay in its folder
+WRITTEN = {"out", "data_home", "checkpoint", "page", "junit", "markdown", "sarif"}
 PATHS = {"model", "table", "train", "validation", "test", "edit", *WRITTEN}
 NEVER_FROM_FILE = {"force", "config", "max_memory"}
 FORMER = {"show_text": bool}  # options of earlier versions, which settings files may still have

@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from fairij._version import __version__
 from fairij.cli.console import metrics_table, print_json, say, show
@@ -26,10 +24,11 @@ from fairij.cli.outputs import PAGE, check_folder, whole_folder
 from fairij.datasets import Split, Splits, adult_splits, fetch_adult
 from fairij.datasets.adult import VALIDATION
 from fairij.datasets.splits import three_way_split
-from fairij.fairness import Audit, audit
+from fairij.fairness import Audit
 from fairij.mitigator import FairIJ
 from fairij.models.torch.training import train_mlp
-from fairij.report.comparisons import Comparison, compared
+from fairij.report.about import About
+from fairij.report.comparisons import Comparison, on_test_rows
 from fairij.report.headline import answer, costs
 from fairij.report.page import write_report
 from fairij.report.plots import group_rates, save_chart
@@ -46,6 +45,16 @@ HOLDS = {
     **{name: RESULT_HOLDS[name] for name in (SUMMARY, CANDIDATES, EDIT)},
     PAGE: page_holds(PageOptions()),
 }
+ABOUT = About(
+    model="the paper's network, trained just now",
+    tables={
+        "training": "UCI Adult: two thirds of the official training rows",
+        "validation": "UCI Adult: the other third",
+        "test": "UCI Adult: the official test rows",
+    },
+    label="income",
+    groups=("sex",),
+)
 REPORTED = (
     "accuracy",
     "balanced_accuracy",
@@ -64,8 +73,17 @@ class Demo:
     splits: Splits
     people: pd.DataFrame  # the training rows before they are encoded
     mitigator: FairIJ
-    audits: dict[str, dict[str, Audit]]  # "before"/"after" -> "validation"/"test"
+    shown: Comparison  # on the official test rows
     seconds: dict[str, float]
+
+    @property
+    def audits(self) -> dict[str, dict[str, Audit]]:
+        """By "before" and "after", then by "validation" and "test"."""
+        fair, shown = self.mitigator, self.shown
+        return {
+            "before": {"validation": fair.before_, "test": shown.before},
+            "after": {"validation": fair.after_, "test": shown.after},
+        }
 
     def summary(self) -> dict[str, Any]:
         """The figures of ``summary.json``."""
@@ -91,10 +109,6 @@ class Demo:
             "version": __version__,
         }
 
-    def shown(self) -> Comparison:
-        before, after = (self.audits[when]["test"] for when in ("before", "after"))
-        return compared(self.mitigator, "official test set", before, after)
-
 
 def show_demo(
     out: Path, seed: int, constraint: str, data_home: Path | None, *, as_json: bool, force: bool
@@ -113,10 +127,11 @@ def show_demo(
     if as_json:
         print_json({**result.summary(), "out": out})
         return
-    shown = result.shown()
+    shown = result.shown
     audits = {"before": shown.before, "after": shown.after}
     show(metrics_table("UCI Adult, official test set", audits))
-    say(f"{answer(result.mitigator, shown)} {costs(result.mitigator, shown)}".strip())
+    said = answer(result.mitigator, shown, ABOUT), costs(result.mitigator, shown)
+    say(" ".join(said).strip())
     say("Training took {train:.1f} s, the edit {mitigate:.1f} s.".format(**result.seconds))
     say(f"The page is {out / 'report.html'}")
 
@@ -145,13 +160,10 @@ def run_demo(
         sensitive_features_val=_named(validation, splits),
     )
     seconds = {"train": trained - start, "mitigate": time.perf_counter() - trained}
-    parts = {"validation": validation, "test": test}
-    audits = {
-        when: {name: _audit(module, part, splits) for name, part in parts.items()}
-        for when, module in (("before", model), ("after", mitigator.estimator_))
-    }
+    shown = on_test_rows(mitigator, test.X, _incomes(test), _named(test, splits))
+    assert shown is not None  # all of them are given
     people = _people(seed, data_home)
-    return Demo(constraint, seed, splits, people, mitigator, audits, seconds)
+    return Demo(constraint, seed, splits, people, mitigator, shown, seconds)
 
 
 def _people(seed: int, data_home: Path | None) -> pd.DataFrame:
@@ -160,12 +172,6 @@ def _people(seed: int, data_home: Path | None) -> pd.DataFrame:
     official = np.flatnonzero(adult.split == "train")
     fitted, _, _ = three_way_split(len(official), seed, validation=VALIDATION, test=0.0)
     return adult.data.iloc[official[fitted]].reset_index(drop=True)
-
-
-def _audit(module: nn.Module, part: Split, splits: Splits) -> Audit:
-    with torch.no_grad():
-        predicted = (module(torch.from_numpy(part.X))[:, 0] > 0).numpy().astype(int)
-    return audit(part.y.astype(int), predicted, sensitive_features=_named(part, splits))
 
 
 def write_demo(demo: Demo, out: Path, *, force: bool = False) -> None:
@@ -195,6 +201,7 @@ def _write(demo: Demo, folder: Path) -> None:
         X_test=test.X,
         y_test=_incomes(test),
         sensitive_features_test=_named(test, splits),
+        about=ABOUT,
         title=f"{demo.constraint.replace('_', ' ').capitalize()} on UCI Adult, official test set",
     )
     (folder / SUMMARY).write_text(json.dumps(demo.summary(), indent=2) + "\n")

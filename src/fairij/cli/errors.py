@@ -23,16 +23,20 @@ from fairij.errors import (
     printable,
 )
 
-DONE, FAILED, BAD_INPUT, TARGET_MISSED, CANNOT_WRITE, INTERRUPTED = 0, 1, 2, 3, 4, 130
+DONE, FAILED, BAD_INPUT, TARGET_MISSED, CANNOT_WRITE, LIMIT_BROKEN = range(6)
+INTERRUPTED = 130
 HUNG_UP, TERMINATED = 129, 143
 EXIT_CODES = {
     DONE: "done",
     FAILED: "failed, for the reason given (a solver that failed, an edit for another model, data "
     "that could not be fetched)",
     BAD_INPUT: "wrong options or bad input (columns, tables, model files); nothing done",
-    TARGET_MISSED: "done and written, but the --target-gap or the --accuracy-budget is missed, on "
-    "the --test rows, or (of a gap) on the validation rows",
+    TARGET_MISSED: "done and written, but a target (--target-gap, --target-ratio) or a budget that "
+    "was given (--accuracy-budget, --budget) is missed, on the --test rows, or (of a gap) on the "
+    "validation rows",
     CANNOT_WRITE: "the output could not be written (full disk, read-only folder)",
+    LIMIT_BROKEN: "done and written, but a --max-gap or --min-ratio of `audit` is not kept, or "
+    "could not be measured",
     HUNG_UP: "ended by SIGHUP (the terminal was closed)",
     INTERRUPTED: "interrupted (Ctrl-C)",
     TERMINATED: "ended by SIGTERM",
@@ -57,6 +61,10 @@ SPOKEN = {
     "gap": "--target-gap",
     "scales": "--scale",
     "classes": "--classes",
+    "max_gap": "--max-gap",
+    "min_ratio": "--min-ratio",
+    "min_rows": "--min-rows",
+    "attributes": "--explore",
 }
 SAME = {"checkpoint", *(field.name for field in fields(EditOptions))}
 

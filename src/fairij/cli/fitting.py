@@ -89,7 +89,8 @@ def fit(
             "sensitive_features_val": validation.groups,
         }
     with model_speaks(), _naming(train), warnings.catch_warnings():
-        warnings.simplefilter("ignore", SeenRowsWarning)  # said above
+        if tables.validation is None:
+            warnings.simplefilter("ignore", SeenRowsWarning)  # said above
         mitigator.fit(X, y, sample_weight=weight, **given)
         _predict_refits(mitigator, counts)
     if rank() > 0:

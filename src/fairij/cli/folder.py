@@ -17,6 +17,7 @@ from fairij._version import __version__
 from fairij.cli.console import audit_dict, plain
 from fairij.cli.contents import Holds
 from fairij.cli.fitting import scores_frame
+from fairij.cli.naming import labels_of
 from fairij.cli.options import PageOptions
 from fairij.cli.outputs import MARK, PAGE
 from fairij.cli.rows import Part
@@ -24,12 +25,14 @@ from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
 from fairij.fairness.decisions import read_decisions
 from fairij.fairness.optimism import HonestGap
+from fairij.fairness.paired import Paired
 from fairij.language.probes import ProbeChange
 from fairij.method.preparation import get_search
 from fairij.method.refit import PredictedRefit
 from fairij.mitigator import FairIJ
 from fairij.models.losses import get_loss
 from fairij.report import write_report
+from fairij.report.about import About
 from fairij.report.card import card_of
 from fairij.report.comparisons import Comparison
 from fairij.report.probe import probed
@@ -68,7 +71,7 @@ def folder_holds(model: str, page: PageOptions) -> dict[str, Holds]:
 
 
 def write_result(
-    folder: Path, fitted: FairIJ, about: Mapping[str, Any], test: Mapping[str, Audit]
+    folder: Path, fitted: FairIJ, about: Mapping[str, Any], test: Comparison | None
 ) -> dict[str, Any]:
     """Write edit, candidates, scores and summary; return the summary."""
     fitted.edit_.save(folder / EDIT)
@@ -77,14 +80,19 @@ def write_result(
     parts = {"validation": {"before": fitted.before_, "after": fitted.after_}}
     if fitted.holdout_before_ is not None and fitted.holdout_after_ is not None:
         parts["holdout"] = {"before": fitted.holdout_before_, "after": fitted.holdout_after_}
-    if test:
-        parts["test"] = dict(test)
+    changes = {"validation": fitted.changes_, "holdout": fitted.holdout_changes_}
+    if test is not None:
+        parts["test"] = {"before": test.before, "after": test.after}
+        changes["test"] = test.changes
     summary: dict[str, Any] = plain(
         {
             **about,
             **{
                 part: {when: audit_dict(audit) for when, audit in audits.items()}
                 for part, audits in parts.items()
+            },
+            "changes": {
+                part: found.to_dict() for part, found in changes.items() if found is not None
             },
             "edit": dict(fitted.edit_.settings),
             "chosen": int(fitted.chosen_),
@@ -133,6 +141,7 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
         scores = _exactly(folder / INFLUENCE)
         audits = _audits(summary["validation"])
         held = _audits(summary["holdout"]) if "holdout" in summary else (None, None)
+        changes = {n: Paired.from_dict(one) for n, one in summary.get("changes", {}).items()}
         honest = summary["honest_gap"] and HonestGap(**summary["honest_gap"])
         loss = get_loss(summary["edit"]["loss"])
         decisions = read_decisions(summary["edit"])
@@ -159,6 +168,7 @@ def read_result(folder: Path, unfitted: FairIJ) -> FairIJ:
     fitted.candidates_, fitted.chosen_ = candidates, chosen
     fitted.before_, fitted.after_ = audits
     fitted.holdout_before_, fitted.holdout_after_ = held
+    fitted.changes_, fitted.holdout_changes_ = changes.get("validation"), changes.get("holdout")
     fitted._honest_gap, fitted._choice, fitted.moves_ = honest, None, None
     fitted.loss_, fitted.classes_, fitted.decisions_ = loss, classes, decisions
     fitted.search_ = get_search(fitted.search)
@@ -228,12 +238,16 @@ def write_page(
     test: Part | None,
     page: PageOptions,
     probe: ProbeChange | None = None,
+    about: About | None = None,
 ) -> None:
     """Write the page. Of texts it shows only the lengths, unless their column is asked for."""
     rows = {}
     if test is not None:
-        y = test.y if train.names is None else np.asarray(train.names)[test.y.astype(int)]
-        rows = {"X_test": test.X, "y_test": y, "sensitive_features_test": test.groups}
+        rows = {
+            "X_test": test.X,
+            "y_test": labels_of(train, test),
+            "sensitive_features_test": test.groups,
+        }
     shown = page.show_column or []
     is_shown = not train.is_text or set(train.feature_names) <= set(shown)
     write_report(
@@ -246,6 +260,7 @@ def write_page(
         show_rows=page.show_rows,
         show_columns=shown,
         probe=probe,
+        about=about,
         **rows,
     )
 

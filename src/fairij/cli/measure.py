@@ -15,8 +15,11 @@ import pandas as pd
 import torch
 
 import fairij
+from fairij.cli.audit_options import CompareOptions
 from fairij.cli.console import audit_dict, print_json, show_audits
-from fairij.cli.options import CompareOptions, MeasureOptions
+from fairij.cli.options import (
+    MeasureOptions,
+)
 from fairij.cli.outputs import MARK
 from fairij.cli.rows import Part, check_two_groups, read_part
 from fairij.errors import FairIJError, InvalidInputError

@@ -19,19 +19,20 @@ from fairij.cli.folder import (
     write_page,
     write_result,
 )
-from fairij.cli.measure import measured
-from fairij.cli.options import ColumnOptions, EditOptions, MeasureOptions, MitigateOptions
+from fairij.cli.naming import about_of, note_shared, tried_on
+from fairij.cli.options import ColumnOptions, EditOptions, MitigateOptions
 from fairij.cli.outputs import MARK, PAGE, check_folder, check_inputs_apart, whole_folder
 from fairij.cli.rows import Part, check_two_groups, features_said, read_part
 from fairij.errors import InvalidInputError
-from fairij.fairness import Audit
 from fairij.method.preparation import get_selection
 from fairij.mitigator import FairIJ
-from fairij.report.checks import MEANING, checks, reasons, worst
-from fairij.report.comparisons import Comparison, compared, on_validation_rows
+from fairij.report.about import About
+from fairij.report.checks import checks
+from fairij.report.comparisons import Comparison, on_validation_rows
 from fairij.report.headline import answer, costs
 from fairij.report.probe import probe_summary
-from fairij.report.shortfalls import Shortfall, shortfalls
+from fairij.report.shortfalls import Shortfall, first_lines, shortfalls
+from fairij.report.verdicts import MEANING, Check, reasons, worst
 from fairij.storage.model_files import ModelFile
 
 COMMAND = "mitigate"
@@ -51,19 +52,30 @@ def run(asked: MitigateOptions) -> None:
     refits = tuple(asked.page.predict_refit or ())
     fitted = fit(file, asked, refits=refits, checkpoint=asked.checkpoint)
     mitigator = fitted.mitigator
-    audits = {} if test is None else _on_test(mitigator, test, asked.edit)
-    shown = compared(mitigator, "test rows", **audits) if audits else on_validation_rows(mitigator)
-    missed = shortfalls(mitigator, shown)
+    if test is not None:
+        note_shared(fitted, test)
+    unseen = None if test is None else tried_on(mitigator, fitted.train, test)
+    shown = unseen or on_validation_rows(mitigator)
+    about = about_of(asked.model, file, asked.tables, page, asked.columns)
+    missed = shortfalls(mitigator, shown, about)
     probe = probe_of(mitigator, file, fitted.train, test, page)
     holds = folder_holds(file.saved_name(), page)
     with whole_folder(out, COMMAND, holds, force=asked.force) as folder:
         model = folder / file.saved_name()
         save_model(file, mitigator.estimator_, model, asked.opening.open)
         (folder / MARK).write_text(asked.settings(COMMAND), encoding="utf-8")
-        about = _about(file, fitted, asked.columns, test, shown)
-        about |= {} if probe is None else {"probe": probe_summary(probe)}
-        summary = write_result(folder, mitigator, about, audits)
-        write_page(mitigator, folder / PAGE, train=fitted.train, test=test, page=page, probe=probe)
+        facts = _facts(file, fitted, asked.columns, test, shown, about)
+        facts |= {} if probe is None else {"probe": probe_summary(probe)}
+        summary = write_result(folder, mitigator, facts, unseen)
+        write_page(
+            mitigator,
+            folder / PAGE,
+            train=fitted.train,
+            test=test,
+            page=page,
+            probe=probe,
+            about=about,
+        )
         if page.model_card:
             table = page.test or asked.tables.validation or asked.tables.train
             write_card(mitigator, folder / CARD, shown, file, table)
@@ -72,7 +84,8 @@ def run(asked: MitigateOptions) -> None:
     else:
         if probe is not None and probe.verdict == "red":
             say(probe.sentence)
-        _show(mitigator, shown, summary, features_said(fitted.train, asked.columns))
+        found = checks(mitigator, on_validation_rows(mitigator), unseen, about)
+        _show(shown, summary, features_said(fitted.train, asked.columns), found)
         if test is None:
             say("The choice was made on these rows: give --test for figures that you can rely on.")
         say(f"The edited model is {out / file.saved_name()}, the page is {out / PAGE}")
@@ -100,20 +113,19 @@ def _check_apart(asked: MitigateOptions) -> None:
             )
 
 
-def _on_test(fitted: FairIJ, part: Part, edit: EditOptions) -> dict[str, Audit]:
-    how = MeasureOptions(fitted.loss_.name, edit.outputs, edit.confidence, edit.seed)
-    models = {"before": fitted.estimator, "after": fitted.estimator_}
-    return {when: measured(model, part, how, confirmed=True) for when, model in models.items()}
-
-
-def _about(
-    file: ModelFile, fitted: Fitted, columns: ColumnOptions, test: Part | None, shown: Comparison
+def _facts(
+    file: ModelFile,
+    fitted: Fitted,
+    columns: ColumnOptions,
+    test: Part | None,
+    shown: Comparison,
+    about: About,
 ) -> dict[str, Any]:
     features = fitted.train.feature_names
     split_off = np.isnan(fitted.mitigator.influence_)
     return {
-        "answer": answer(fitted.mitigator, shown),
-        "shortfalls": [part.text for part in shortfalls(fitted.mitigator, shown)],
+        "answer": answer(fitted.mitigator, shown, about),
+        "shortfalls": first_lines(fitted.mitigator, shown, about),
         "costs": costs(fitted.mitigator, shown),
         "model": file.saved_name(),
         "kind": file.kind,
@@ -130,7 +142,7 @@ def _about(
     }
 
 
-def _show(fitted: FairIJ, shown: Comparison, summary: dict[str, Any], said: str) -> None:
+def _show(shown: Comparison, summary: dict[str, Any], said: str, found: list[Check]) -> None:
     for text in summary["shortfalls"]:
         say(text)
     audits = {"before": shown.before, "after": shown.after}
@@ -139,7 +151,6 @@ def _show(fitted: FairIJ, shown: Comparison, summary: dict[str, Any], said: str)
         say(text)
     say(f"{summary['answer']} {summary['costs']}".strip())
     say(f"{positive_said(shown.after)} The model has {said}".strip())
-    found = checks(fitted, on_validation_rows(fitted), shown if "test" in summary else None)
     doubts = [check.name for check in found if check.verdict not in ("green", worst(found))]
     said = f"How far to trust it: {MEANING[worst(found)]}. {reasons(found)}".rstrip()
     say(said + (f" The page says more: {' '.join(doubts)}" if doubts else ""))

@@ -297,11 +297,6 @@ class EditOptions:
         check_choices(self)
 
 
-PANELS: dict[type | None, str] = {
-    ModelOptions: "The model",
-    ColumnOptions: "Columns",
-    EditOptions: "The edit",
-}
 ModelPath = Annotated[Path, "The model file, or a Hugging Face folder."]
 Config = Annotated[
     Path | None,
@@ -314,67 +309,6 @@ Config = Annotated[
 DataHome = Annotated[Path | None, "The folder of data files."]
 Json = Annotated[bool, Option("--json", help="Print the result as JSON, and nothing else.")]
 Force = Annotated[bool, "Replace what an earlier run wrote there."]
-
-
-@dataclass(frozen=True)
-class PredictionOptions:
-    """Columns that hold what a model said, in place of the model."""
-
-    score: Annotated[
-        str | None,
-        "Without --model: the column of scores of any model, chances from 0 to 1 of the positive "
-        "label.",
-    ] = None
-    prediction: Annotated[
-        str | None,
-        "Without --model: the column of predicted labels (numbers, with --loss squared_error).",
-    ] = None
-
-
-@dataclass(frozen=True)
-class AuditPageOptions:
-    """The page of an audit, and what it looks for."""
-
-    page: Annotated[Path | None, "Write an HTML page about the audit here."] = None
-    title: Annotated[str, "Title of the page."] = "Fairness audit"
-    explore: Annotated[
-        list[str] | None,
-        "A further column: groups that differ are searched in its values too, and where up to "
-        "three columns meet; repeatable.",
-    ] = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self.explore or ()))
-
-    def files(self) -> dict[str, Path]:
-        """The files to write, by their options."""
-        return {} if self.page is None else {"page": self.page}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareOptions:
-    """The options of `compare`."""
-
-    table: TableOptions
-    columns: ColumnOptions
-    opening: ModelOptions
-    how: MeasureOptions
-    as_json: Json = False
-    config: Config = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditOptions(CompareOptions):
-    """The options of `audit`."""
-
-    model: Annotated[
-        Path | None,
-        "The model file, or a Hugging Face folder. Without it --score or --prediction.",
-    ] = None
-    predictions: PredictionOptions
-    page: AuditPageOptions
-    force: Force = False
 
 
 @dataclass(frozen=True, kw_only=True)

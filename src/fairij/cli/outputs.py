@@ -55,15 +55,15 @@ def check_file(target: Path, *, force: bool) -> None:
     _check_parent(target.resolve())
 
 
-def check_inputs_apart(out: Path, inputs: Mapping[str, Path | None]) -> None:
+def check_inputs_apart(out: Path, inputs: Mapping[str, Path | None], option: str = "out") -> None:
     """Raise if the output would take the place of a file that the run reads."""
     found = out.resolve()
     for name, path in inputs.items():
         if path is not None and path.resolve().is_relative_to(found):
             raise InvalidInputError(
-                f"--out must not be, or hold, what the run reads, but --{name} is {path}: name "
-                "another --out.",
-                parameter="out",
+                f"--{option} must not be, or hold, what the run reads, but --{name} is {path}: "
+                f"name another --{option}.",
+                parameter=option,
             )
 
 

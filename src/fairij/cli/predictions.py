@@ -10,7 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fairij.cli.options import AuditOptions, ColumnOptions
+from fairij.cli.audit_options import AuditOptions
+from fairij.cli.options import (
+    ColumnOptions,
+)
 from fairij.cli.rows import check_missing, groups_of, weights_of
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression

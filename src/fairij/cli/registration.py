@@ -16,11 +16,19 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperOption
 
+from fairij.cli.audit_options import GateOptions
 from fairij.cli.console import RESULTS
 from fairij.cli.errors import EPILOG, guarded
-from fairij.cli.options import PANELS, with_names
+from fairij.cli.options import ColumnOptions, EditOptions, ModelOptions, with_names
 from fairij.cli.trust import GIVEN, RUNNING, check_settings_file
 from fairij.data.memory import set_limit
+
+PANELS: dict[type | None, str] = {
+    ModelOptions: "The model",
+    ColumnOptions: "Columns",
+    EditOptions: "The edit",
+    GateOptions: "The gate",
+}
 
 
 class Command(TyperCommand):

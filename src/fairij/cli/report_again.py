@@ -20,6 +20,7 @@ from fairij.cli.config import (
 from fairij.cli.contents import add_to_contents, is_listed_and_changed
 from fairij.cli.fitting import make_mitigator, read_train
 from fairij.cli.folder import page_holds, probe_of, read_result, write_page
+from fairij.cli.naming import about_of
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables, ModelOptions, PageOptions
 from fairij.cli.outputs import MARK, PAGE, check_file, whole_file
 from fairij.cli.rows import read_part
@@ -69,7 +70,8 @@ def write_again(
         )
     with whole_file(target, force=force) as written, _as_said_in(folder / MARK), _fitting(folder):
         probe = probe_of(fitted, file, train, test, page)
-        write_page(fitted, written, train=train, test=test, page=page, probe=probe)
+        about = about_of(Path(settings["model"]), file, tables, page, columns)
+        write_page(fitted, written, train=train, test=test, page=page, probe=probe, about=about)
     add_to_contents(folder, target, page_holds(page))
     return target
 

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairij.data.overlap import shared_rows
 from fairij.data.rows import Columns, n_rows, part_of, speaking_of
 from fairij.data.sparse import check_sparse
 from fairij.errors import InvalidInputError, Notice, SeenRowsWarning
@@ -247,8 +248,23 @@ def data_of(
     if groups is not None:
         known = _known_groups(groups, rows, encoded.names, missing)
     return Data(
-        X, truth, _weights(weight, rows), X_val, truth_val, encoded, truth, y, train_groups=known
+        X,
+        truth,
+        _weights(weight, rows),
+        X_val,
+        truth_val,
+        encoded,
+        truth,
+        y,
+        notices=_shared((X, truth), (X_val, truth_val)),
+        train_groups=known,
     )
+
+
+def _shared(train: tuple[Any, Any], validation: tuple[Any, Any]) -> tuple[Notice, ...]:
+    """A notice if many validation rows are training rows too."""
+    text = shared_rows("validation", "training", train, validation)
+    return () if text is None else (Notice(text, SeenRowsWarning),)
 
 
 def _known_groups(values: Any, rows: int, names: tuple[str, ...], missing: str) -> Groups:

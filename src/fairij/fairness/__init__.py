@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.fairness.contract import check_constraint as check_constraint
     from fairij.fairness.counterfactual import Counterfactual as Counterfactual
     from fairij.fairness.decisions import TopShare as TopShare
+    from fairij.fairness.gates import Gate as Gate
+    from fairij.fairness.gates import gate as gate
     from fairij.fairness.groups import GroupChances as GroupChances
     from fairij.fairness.groups import Groups as Groups
     from fairij.fairness.groups import encode_groups as encode_groups
@@ -34,6 +36,7 @@ _NAMES = {
     "contract": "check_constraint",
     "counterfactual": "Counterfactual",
     "decisions": "TopShare",
+    "gates": "Gate gate",
     "groups": "GroupChances Groups encode_groups",
     "resampling": "bootstrap",
     "metrics": "accuracy balanced_accuracy group_rates",

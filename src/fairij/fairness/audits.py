@@ -74,6 +74,7 @@ class Audit:
     group_scores: pd.DataFrame = field(default_factory=_NO_GROUPS)  # index: group, measure
     calibration: pd.DataFrame | None = None  # a line for each group and bin of scores, if known
     subgroups: Subgroups | None = None  # if ``attributes`` were given
+    rows: pd.DataFrame = field(default_factory=pd.DataFrame)  # index: group; column: constraint
 
     def __getitem__(self, metric: str) -> float:
         return self.interval(metric)[0]
@@ -203,6 +204,7 @@ def audit(
         positive_label=names[1] if len(names) == 2 else None,
         more=pd.concat([found.more, ratios[~is_shown]]),
         ratios=ratios[is_shown],
+        rows=pd.DataFrame(counted.fewest_rows(), index=found.by_group.index),
         undefined=undefined_rates(counts, counted.known, groups.names, names),
         notes=(*small_cells(counts, groups.names, names), *without_group(groups)),
         subgroups=None if attributes is None else find_subgroups(data, attributes, confidence),
@@ -273,6 +275,10 @@ def audit_regression(
             metrics[gap.metric_name] = value, min(float(low), value), max(float(high), value)
     return replace(
         _audit(metrics, intervals, groups, confidence),
+        rows=pd.DataFrame(
+            {gap.name: groups.sizes for gap in GAPS.values() if not gap.is_classification},
+            index=list(groups.names),
+        ),
         notes=(*small_groups(groups.sizes.tolist(), groups.names), *without_group(groups)),
     )
 

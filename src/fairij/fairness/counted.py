@@ -84,6 +84,14 @@ class Counted:
                 found[f"{gap.name}_ratio"] = _interval(known, *ends)
         return found
 
+    def fewest_rows(self) -> dict[str, Array]:
+        """The rows that the rates of each family of gaps are taken over in each group, ``(G,)``.
+
+        Rows of equal weight, the fewest of all rates and classes.
+        """
+        gaps = [gap for gap in GAPS.values() if gap.is_classification and gap.name == gap.family]
+        return {gap.name: self._compared(gap)[1].min(-1) for gap in gaps}
+
     def _ends(self, gap: Gap, confidence: float) -> tuple[Array, Array]:
         """The interval of a gap, by the form in which it compares groups."""
         rates, sizes = self._compared(gap)

@@ -52,7 +52,13 @@ class Contexts:
             self._signed_at(target.rows, fitted),
             self._inverse_of,
             lambda chances, loss_on: self._posed(target.rows, fitted, chances, loss_on),
+            self._within,
         )
+
+    def _within(self, move: Tensor) -> Tensor:
+        there = self.editable.theta + move
+        nearest = self.editable.within(there)
+        return move if nearest is there else nearest - self.editable.theta
 
     def _inverse_of(
         self, there: Objective, damping: float, products: int, last: Inverse | None

@@ -244,7 +244,8 @@ class Engine:
         if k:
             with self._timed("edit"):
                 move = self._move(trial, ranking, dropped, k, scale)
-                delta, error = move.delta, self._error(move, trial.inverse, dropped)
+                error = self._error(move, trial.inverse, dropped)
+                delta = self._stored(move.delta)
             if not math.isnan(error):
                 diagnostics |= {"edit_residual": error}
         with self._timed("diagnostics"):
@@ -288,6 +289,12 @@ class Engine:
             )
         )
         return Move(torch.zeros_like(self.objective.theta), 0.0)
+
+    def _stored(self, delta: Tensor) -> Tensor:
+        """The change to what the edited model has."""
+        there = self.editable.theta + delta.to(self.editable.theta)
+        stored = self.editable.stored(there)
+        return delta if stored is there else stored - self.editable.theta
 
     def _error(self, move: Move, inverse: Inverse, dropped: Tensor) -> float:
         """The error in energy of the chosen edit; measured if the solver did not tell it."""

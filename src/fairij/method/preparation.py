@@ -23,7 +23,7 @@ from fairij.data.checks import (
     one_of,
     whole_number,
 )
-from fairij.data.rows import Columns, speaking_of
+from fairij.data.rows import Columns, is_streamed, speaking_of
 from fairij.errors import InvalidInputError, Notice
 from fairij.fairness.constraints import CONSTRAINTS, Constraint, check_sizes
 from fairij.fairness.decisions import OWN, Decided, Decision, Threshold, check_threshold
@@ -31,6 +31,7 @@ from fairij.fairness.joint import constraint_of
 from fairij.fairness.missing import without_group
 from fairij.fairness.names import said
 from fairij.method.curvature import CURVATURES
+from fairij.method.exchanged import exchanged_notices
 from fairij.method.fairness_rows import GroupedRows
 from fairij.method.objective import Objective, as_tensor, normalised_weights
 from fairij.method.search import SEARCHES
@@ -225,6 +226,8 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
         notices.append(Notice(OWN_CUT_OFF))
     notices += map(Notice, not_steered(settings))
     notices += map(Notice, without_group(data.groups))
+    if not is_streamed(data.X) and data.weight is None and data.rows is None:
+        notices += exchanged_notices(objective, z_val, labels.validation, model_val)
     notices += [Notice(text) for text in [said(settings.asked_constraint)] if text]
     validation, held = GroupedRows(data.X_val, labels.validation, data.groups, model_val), None
     if settings.holdout_fraction != 0:

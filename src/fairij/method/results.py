@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -13,8 +12,7 @@ from torch import Tensor
 
 from fairij.data.row_vectors import by_blocks
 from fairij.errors import Notice, NotStationaryWarning, SmallGroupWarning
-from fairij.fairness import Audit, audit, audit_regression
-from fairij.fairness.decisions import Decision, weight_of
+from fairij.fairness.decisions import weight_of
 from fairij.fairness.optimism import Choice
 from fairij.method.counts import columns_of
 from fairij.method.curvature import Curvature
@@ -22,9 +20,9 @@ from fairij.method.fairness_rows import GroupedRows
 from fairij.method.objective import Objective
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.run import timed
+from fairij.method.tried import Reader
 from fairij.method.types import Outcome, Ranking
 from fairij.models.base import Editable
-from fairij.models.labels import Labels, decision_words, positive_label
 from fairij.solvers.base import Inverse
 
 DRIFT_WARNING = 0.5  # of the gap
@@ -52,28 +50,31 @@ def attributes_of(
 ) -> dict[str, Any]:
     """The attributes of a fitted `FairIJ`; of the given rows, ``train_rows`` were trained on."""
     labels, moves = prepared.labels, outcome.moves
-    before, after = editable.theta, editable.theta + outcome.delta.to(editable.theta)
+    thetas = editable.theta, editable.theta + outcome.delta.to(editable.theta)
+    reader = Reader(labels.loss, labels.classes, settings.confidence, settings.seed)
+    decisions = settings.decision, settings.decision
 
-    def settled_at(theta: Tensor) -> Decision:
-        z = editable.outputs(outcome.judged.X, theta)
-        return settings.decision.settled(z, weight_of(outcome.judged.groups, z))
+    def outputs(rows: GroupedRows) -> tuple[Tensor, Tensor]:
+        before, after = (editable.outputs(rows.X, theta) for theta in thetas)
+        return before, after
 
-    def audit_at(theta: Tensor, part: GroupedRows | None, decision: Decision) -> Audit | None:
-        if part is None:
-            return None
-        return audited(editable, theta, part, labels, settings, decision)
+    def tried(rows: GroupedRows | None) -> tuple[Any, ...]:
+        if rows is None:
+            return None, None, None
+        weight = weight_of(rows.groups, editable.theta)
+        return reader.tried(outputs(rows), rows.y, rows.groups, decisions, weight)
 
     with timed(seconds, "audits"):
-        audits = {
-            "before_": audit_at(before, outcome.judged, settings.decision),
-            "after_": audit_at(after, outcome.judged, settings.decision),
-        }
+        found = tried(outcome.judged)
         # on other rows, a share that is accepted becomes the cut-off that it has here
-        decisions = (settings.decision, settings.decision)
         if not settings.decision.is_own:
-            decisions = settled_at(before), settled_at(after)
-        held = zip(("holdout_before_", "holdout_after_"), (before, after), decisions, strict=True)
-        audits |= {name: audit_at(theta, prepared.held, made) for name, theta, made in held}
+            weight = weight_of(outcome.judged.groups, editable.theta)
+            first, last = (settings.decision.settled(z, weight) for z in outputs(outcome.judged))
+            decisions = first, last
+        held = tried(prepared.held)
+    names = ("before_", "after_", "changes_")
+    audits = dict(zip(names, found, strict=True))
+    audits |= {f"holdout_{name}": one for name, one in zip(names, held, strict=True)}
     return audits | {
         "loss_": labels.loss,
         "classes_": labels.classes,
@@ -104,38 +105,6 @@ def by_given_row(
     spread = np.full(rows, np.nan)
     spread[train_rows] = scores.cpu().numpy()
     return spread
-
-
-def audited(
-    editable: Editable,
-    theta: Tensor,
-    rows: GroupedRows,
-    labels: Labels,
-    settings: Settings,
-    decision: Decision,
-) -> Audit:
-    """Metrics with intervals of the model at ``theta``."""
-    loss, classes = labels.loss, labels.classes
-    z = editable.outputs(rows.X, theta)
-    predicted = loss.predict(decision.outputs(z, weight_of(rows.groups, z))).cpu().numpy()
-    take: Any = audit if loss.is_classification else audit_regression
-    truth = decision.truth(rows.y).cpu().numpy()
-    if len(classes) > 2:  # of two classes, the favourable one is 1 whatever its name
-        predicted, truth = classes[predicted], classes[truth.astype(int)]
-    named = dict[str, Any]()
-    if loss.is_classification:
-        named["class_names"] = decision_words(classes, decision)
-    if len(classes) == 2:
-        named["scores"] = decision.chance(z).double().cpu().numpy()
-    found: Audit = take(
-        truth,
-        predicted,
-        sensitive_features=rows.groups,
-        confidence=settings.confidence,
-        random_state=settings.seed,
-        **named,
-    )
-    return dataclasses.replace(found, positive_label=positive_label(classes, decision))
 
 
 def undefined_notices(found: Mapping[str, Any]) -> list[Notice]:

@@ -57,7 +57,7 @@ class SelectionDefaults(Protocol):
 
     @property
     def budgets(self) -> Mapping[str, float]:
-        """How much of each measure may be lost, by name; empty if the rule has no budget."""
+        """How much worse each measure may become, by name; empty if the rule has no budget."""
         return {}
 
     def shortfall(self, gap: float) -> str | None:
@@ -175,7 +175,7 @@ class Budget(SelectionDefaults):
 
     @property
     def budgets(self) -> Mapping[str, float]:
-        given = {name: getattr(self, name) for name, is_gain in BUDGETED.items() if is_gain}
+        given = {name: getattr(self, name) for name in BUDGETED}
         return {name: budget for name, budget in given.items() if budget is not None}
 
     def choose(self, candidates: Measures) -> int:

@@ -180,12 +180,20 @@ class Editable(Protocol):
         """``z(theta)``; at the fitted parameters if none are given."""
 
     def edited(self, theta: Tensor) -> Any:
-        """A copy of the user's model, of the same type, with these parameters."""
+        """A copy of the user's model, of the same type, with parameters ``stored(theta)``."""
 
     def frame_fingerprint(self) -> str:
         """A hash of everything in the model that an edit leaves alone."""
 
-    # What the model knows of its training. `EditableDefaults` has an answer for each.
+    # `EditableDefaults` has an answer for each of what follows.
+
+    def within(self, theta: Tensor) -> Tensor:
+        """The nearest parameters within the model's bounds: shares of a leaf must sum to one."""
+
+    def stored(self, theta: Tensor) -> Tensor:
+        """The parameters that are read from ``edited(theta)``."""
+
+    # What the model knows of its training.
 
     @property
     def loss_name(self) -> str | None:
@@ -246,6 +254,12 @@ class EditableDefaults:
     def outputs_are(self) -> str:
         return "logits"
 
+    def within(self, theta: Tensor) -> Tensor:
+        return theta
+
+    def stored(self, theta: Tensor) -> Tensor:
+        return theta
+
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         return weight
 
@@ -300,6 +314,12 @@ class Delegating:
 
     def edited(self, theta: Tensor) -> Any:
         return self._inner.edited(theta)
+
+    def within(self, theta: Tensor) -> Tensor:
+        return self._inner.within(theta)
+
+    def stored(self, theta: Tensor) -> Tensor:
+        return self._inner.stored(theta)
 
     def frame_fingerprint(self) -> str:
         return self._inner.frame_fingerprint()

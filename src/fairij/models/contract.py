@@ -160,7 +160,12 @@ def _check_edits(editable: Editable, X: Any) -> None:
     """`edited` copies the model with other parameters and changes nothing else."""
     theta, before = editable.theta.clone(), editable.outputs(X).clone()
     _require(len(editable.parameter_names) > 0, "parameter_names must not be empty")
-    there = theta + 0.1 * _direction(theta, 9)
+    asked = theta + 0.1 * _direction(theta, 9)
+    there = editable.stored(asked)
+    _require(torch.equal(editable.stored(theta), theta), "stored(theta) must be theta itself")
+    _require(torch.equal(editable.stored(there), there), "stored must not change its results")
+    for name, near in (("stored", there), ("within", editable.within(asked))):
+        _close(f"outputs at {name}(theta)", editable.outputs(X, near), editable.outputs(X, asked))
     again = adapt(editable.edited(there), parameters=editable.parameter_names)
     _close("theta of the edited model", again.theta, there)
     _close("outputs of the edited model", again.outputs(X), editable.outputs(X, there))
@@ -326,6 +331,8 @@ def exemplar(theta: Tensor) -> Any:
         evaluator=linearize,
         outputs=lambda X, at=None: linearize(X, at=theta if at is None else at).outputs,
         edited=exemplar,
+        within=lambda at: at / 2,
+        stored=lambda at: at / 4,
         frame_fingerprint=lambda: "exemplar",
         loss_name="squared_error",
         classes=np.array(["no", "yes"]),
@@ -350,6 +357,8 @@ QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "linearize": lambda part, X: part.linearize(X, keep=False).outputs,
     "evaluator": lambda part, X: part.evaluator(X).along(THREE, torch.ones(1)),
     "edited": lambda part, X: part.edited(THREE).theta,
+    "within": lambda part, X: part.within(THREE),
+    "stored": lambda part, X: part.stored(THREE),
     "row_weights": lambda part, X: part.row_weights(torch.arange(9) % 2, None),
     "held_back": lambda part, X: part.held_back(np.zeros(9)),
     "l2": lambda part, X: part.l2(9, 4.0),

@@ -6,7 +6,8 @@ curvatures here depends on ``y``, so the generalised Gauss-Newton matrix equals 
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -126,6 +127,43 @@ class SoftmaxCrossEntropy:
         return z.argmax(-1)
 
 
+@dataclass(frozen=True)
+class BrierScore:
+    """``|p - e_y|^2 / 2`` of the probabilities that belong to a log loss; finite for sure models.
+
+    `curve` is that of the squares, without the bend of ``p(z)``. If probabilities are linear in the
+    parameters, as those of a forest are in the shares of its leaves, ``J^T l'' J`` is the Hessian.
+    With one logit only the second class is counted, which is half of the sum over both.
+    """
+
+    name: str
+    logistic: Loss  # whose curvature is dp/dz
+    is_classification: ClassVar[bool] = True
+
+    def check(self, z: Tensor, y: Tensor) -> None:
+        self.logistic.check(z, y)
+
+    def value(self, z: Tensor, y: Tensor) -> Tensor:
+        off = self.logistic.slope(z, y)
+        return off.square().view(len(z), -1).sum(1) / 2
+
+    def slope(self, z: Tensor, y: Tensor) -> Tensor:
+        return self.logistic.curve(z, self.logistic.slope(z, y))
+
+    def curve(self, z: Tensor, v: Tensor) -> Tensor:
+        return self.logistic.curve(z, self.logistic.curve(z, v))
+
+    def curve_root(self, z: Tensor) -> Tensor:
+        root = self.logistic.curve_root(z)
+        return root @ root.mT
+
+    def scores(self, z: Tensor, temperature: float = 1.0) -> Tensor:
+        return self.logistic.scores(z, temperature)
+
+    def predict(self, z: Tensor) -> Tensor:
+        return self.logistic.predict(z)
+
+
 class SquaredError:
     """``(z - y)^2 / 2`` on one output, any real ``y``."""
 
@@ -160,7 +198,14 @@ class SquaredError:
 
 
 LOSSES: dict[str, Loss] = {
-    loss.name: loss for loss in (BinaryCrossEntropy(), SoftmaxCrossEntropy(), SquaredError())
+    loss.name: loss
+    for loss in (
+        BinaryCrossEntropy(),
+        SoftmaxCrossEntropy(),
+        BrierScore("binary_brier_score", BinaryCrossEntropy()),
+        BrierScore("softmax_brier_score", SoftmaxCrossEntropy()),
+        SquaredError(),
+    )
 }
 
 

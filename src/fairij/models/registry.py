@@ -79,12 +79,12 @@ FAMILIES: list[Family] = [
     ),
     family("sklearn.perceptron:PerceptronEditable", sklearn="MLPClassifier, MLPRegressor"),
     family(
-        "trees.lightgbm:LightGBM",
+        "trees.lightgbm:editable",
         "LightGBM's Booster, LGBMClassifier, LGBMRegressor",
         lightgbm="Booster, LGBMModel, CVBooster",
     ),
     family(
-        "trees.xgboost:XGBoost",
+        "trees.xgboost:editable",
         "XGBoost's Booster, XGBClassifier, XGBRegressor",
         xgboost="Booster, XGBModel",
     ),
@@ -94,12 +94,21 @@ FAMILIES: list[Family] = [
         catboost="CatBoost",
     ),
     family(
+        "trees.ebm:EBM", interpret="ExplainableBoostingClassifier, ExplainableBoostingRegressor"
+    ),
+    family(
         "trees.scikit_learn:HistGradient",
         sklearn="HistGradientBoostingClassifier, HistGradientBoostingRegressor",
     ),
     family(
         "trees.scikit_learn:GradientBoosting",
         sklearn="GradientBoostingClassifier, GradientBoostingRegressor",
+    ),
+    family(
+        "trees.forests:forest",
+        sklearn="DecisionTreeClassifier, DecisionTreeRegressor, RandomForestClassifier, "
+        "RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor, BaggingClassifier, "
+        "BaggingRegressor",
     ),
     family("sklearn.pipeline:pipeline", sklearn="Pipeline"),
     family("sklearn.pipeline:search", "GridSearchCV and similar", sklearn="BaseSearchCV"),
@@ -118,9 +127,8 @@ REFUSED: dict[str, str] = {  # class names -> the reason and the cure
     "OneVsRestClassifier OneVsOneClassifier MultiOutputClassifier": "it consists of several "
     "models, each with its own loss; edit them one by one, or train a multinomial "
     "LogisticRegression",
-    "BaseForest BaseBagging": "it averages models that were fitted apart, each to its own sample, "
-    "so it has no single training loss; train a boosted ensemble instead, such as "
-    "HistGradientBoostingClassifier",
+    "IsolationForest RandomTreesEmbedding": "it was trained without labels, so there is no loss to "
+    "keep low; edit the model that uses what it gives",
     "Lasso LassoCV ElasticNet ElasticNetCV": "its L1 penalty has no derivative at zero "
     "coefficients; train Ridge instead",
     "LinearSVC RidgeClassifier RidgeClassifierCV": "its loss gives no probabilities; train "

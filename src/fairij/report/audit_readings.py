@@ -13,7 +13,7 @@ import pandas as pd
 from fairij.fairness import Audit
 from fairij.fairness.rates import GAPS, Gap
 from fairij.report.audit_words import FOUR_FIFTHS
-from fairij.report.checks import ORDER, Verdict
+from fairij.report.verdicts import ORDER, Verdict
 from fairij.report.wording import NOT_DEFINED, UNKNOWN, interval, measured, plain
 
 SMALL_GAP = 0.05  # a clear difference below this is called small

@@ -39,6 +39,7 @@ class Shown:
             "pareto": [int(flag) for flag in self.table["pareto"]],
             "gap": names.index("gap"),
             "performance": names.index(self.performance),
+            "auc": names.index("auc") if "auc" in names else None,
             "before": self.place(0),
             "chosen": self.place(chosen),
             "groups": self.groups,

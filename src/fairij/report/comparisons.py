@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
 from fairij.data.checks import vector
 from fairij.data.rows import n_rows, speaking_of
 from fairij.errors import InvalidInputError
-from fairij.fairness import Audit, audit, audit_regression
+from fairij.fairness import Audit
+from fairij.fairness.groups import numbers
 from fairij.fairness.joint import AND
+from fairij.fairness.paired import Paired
+from fairij.method.tried import Reader
 from fairij.mitigator import FairIJ
-from fairij.models.labels import decision_words, positive_label
-from fairij.report.wording import GAP_METRIC, GAP_WORDS, LABELS, interval, measured, plain
+from fairij.report.wording import (
+    GAP_METRIC,
+    GAP_WORDS,
+    LABELS,
+    PERFORMANCE,
+    SCORES,
+    interval,
+    measured,
+    plain,
+    signed,
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +41,7 @@ class Comparison:
     rows: str  # their name, as in "test rows"
     before: Audit
     after: Audit
+    changes: Paired | None = None  # in results of 0.1.0 they are not known
 
     @property
     def confidence(self) -> float:
@@ -38,8 +53,31 @@ class Comparison:
         both = (self.before, self.after)
         return list(dict.fromkeys(t for part in both for t in (*part.undefined, *part.notes)))
 
+    @property
+    def size(self) -> int:
+        return int(self.before.by_group["count"].sum())
+
     def after_interval(self, metric: str) -> tuple[float, float]:
         return self.after.interval(metric)[1:]
+
+    def values(self, measure: str | None) -> tuple[float, float] | None:
+        """A measure before and after; None if it is not known on these rows."""
+        if measure is None:
+            return None
+        if measure in self.before and measure in self.after:
+            found = self.before[measure], self.after[measure]
+        elif self.changes is not None and measure in self.changes:
+            found = self.changes.values(measure)
+        else:
+            return None
+        return None if math.isnan(found[0]) else found
+
+    def change(self, measure: str) -> tuple[float, float, float]:
+        """``(change, low, high)``; without an interval if rows were not compared in pairs."""
+        if self.changes is not None and measure in self.changes:
+            return self.changes.change(measure)
+        before, after = self.values(measure) or (math.nan, math.nan)
+        return after - before, math.nan, math.nan
 
 
 @dataclass(frozen=True)
@@ -51,23 +89,50 @@ class Row:
     before_interval: str
     after: str
     after_interval: str
-    asked: bool
-    group: str
-    size: str
+    change: str = ""
+    change_interval: str = ""
+    asked: bool = False
+    group: str = ""
+    size: str = ""
 
 
 def metric_rows(fitted: FairIJ, shown: Comparison) -> list[Row]:
+    """Every measure: of labels, of scores, gaps, then ratios."""
     asked = gap_metric(fitted)
-    together = _joined(shown.before.metrics, shown.after.metrics)
-    return [_row(name, found, asked=name == asked) for name, found in together.iterrows()]
+    metrics = [str(name) for name in shown.before.metrics.index]
+    plain_ones = [name for name in metrics if name in PERFORMANCE]
+    of_scores = [] if shown.changes is None else [n for n in SCORES if n in shown.changes]
+    ratios = [str(name) for name in shown.before.ratios.index]
+    first = dict.fromkeys([*plain_ones, *of_scores, *metrics, *ratios])
+    return [
+        replace(_metric(shown, name), asked=name == asked)
+        for name in first
+        if shown.values(name) is not None or name in metrics
+    ]
+
+
+def _metric(shown: Comparison, name: str) -> Row:
+    values = shown.values(name) or (math.nan, math.nan)
+    ends = ["", ""]
+    if name in shown.before and name in shown.after:
+        ends = [interval(*part.interval(name)[1:]) for part in (shown.before, shown.after)]
+    change, low, high = shown.change(name)
+    moved = "" if math.isnan(change) else signed(change)
+    between = "" if math.isnan(low) else interval(low, high)
+    told = measured(values[0]), ends[0], measured(values[1]), ends[1]
+    return Row(plain(name), *told, moved, between)
 
 
 def rate_rows(shown: Comparison, most: int = 240) -> list[Row]:
     """Every group's rates, group by group."""
     sizes = shown.before.by_group["count"]
+
+    def size(group: Any) -> str:
+        return f"{int(sizes[group]):,}"
+
     some = _joined(shown.before.group_intervals, shown.after.group_intervals).head(most)
     return [
-        _row(rate, some.loc[(group, rate)], group=str(group), size=f"{int(sizes[group]):,}")
+        replace(_row(rate, some.loc[(group, rate)]), group=str(group), size=size(group))
         for group, rate in some.index
     ]
 
@@ -77,13 +142,12 @@ def _joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     return together.reindex([*before.index, *after.index.difference(before.index, sort=False)])
 
 
-def _row(name: Any, found: pd.Series, asked: bool = False, group: str = "", size: str = "") -> Row:
+def _row(name: Any, found: pd.Series) -> Row:
     (value, *ends), (new, *new_ends) = (
         [found[f"{kind}_{when}"] for kind in ("value", "low", "high")]
         for when in ("before", "after")
     )
-    before, after = (measured(value), interval(*ends)), (measured(new), interval(*new_ends))
-    return Row(plain(name), *before, *after, asked, group, size)
+    return Row(plain(name), measured(value), interval(*ends), measured(new), interval(*new_ends))
 
 
 def gap_metric(fitted: FairIJ) -> str | None:
@@ -100,11 +164,13 @@ def gap_words(fitted: FairIJ) -> str:
     return LABELS[metric] if metric else GAP_WORDS.get(name, f"{plain(name)} gap")
 
 
-def compared(fitted: FairIJ, rows: str, before: Audit, after: Audit) -> Comparison:
+def compared(
+    fitted: FairIJ, rows: str, before: Audit, after: Audit, changes: Paired | None = None
+) -> Comparison:
     """A comparison that shows the gap of the constraint among the metrics."""
     asked = gap_metric(fitted)
     shown = (before, after) if asked is None else (before.showing(asked), after.showing(asked))
-    return Comparison(rows, *shown)
+    return Comparison(rows, *shown, changes)
 
 
 def other_gaps(fitted: FairIJ, shown: Comparison) -> list[str]:
@@ -122,7 +188,7 @@ def performance(fitted: FairIJ) -> str:
 
 
 def on_validation_rows(fitted: FairIJ) -> Comparison:
-    return compared(fitted, "validation rows", fitted.before_, fitted.after_)
+    return compared(fitted, "validation rows", fitted.before_, fitted.after_, fitted.changes_)
 
 
 def on_test_rows(
@@ -140,17 +206,21 @@ def on_test_rows(
         )
     with speaking_of("X_test"):
         truth = vector("y_test", y_test, n_rows(X_test))
-        predictions = [model.predict(X_test) for model in (unedited(fitted), fitted)]
-    groups = sensitive_features_test
-    before, after = (_audit(fitted, truth, predicted, groups) for predicted in predictions)
-    return compared(fitted, "test rows", before, after)
+        before, after = (model._outputs(X_test) for model in (unedited(fitted), fitted))
+    seed = fitted.edit_.settings["random_state"]
+    reader = Reader(fitted.loss_, fitted.classes_, fitted.confidence, seed)
+    with speaking_of("sensitive_features_test", instead_of="sensitive_features"):
+        y = torch.from_numpy(_encoded(fitted, truth))
+        found = reader.tried((before, after), y, sensitive_features_test, fitted.decisions_)
+    return compared(fitted, "test rows", *found)
 
 
 def on_held_out_rows(fitted: FairIJ) -> Comparison | None:
     """The validation rows that `FairIJ` held out; None if there are none."""
     if fitted.holdout_before_ is None or fitted.holdout_after_ is None:
         return None
-    return compared(fitted, "held-out rows", fitted.holdout_before_, fitted.holdout_after_)
+    held = fitted.holdout_before_, fitted.holdout_after_, fitted.holdout_changes_
+    return compared(fitted, "held-out rows", *held)
 
 
 def unedited(fitted: FairIJ) -> FairIJ:
@@ -160,23 +230,16 @@ def unedited(fitted: FairIJ) -> FairIJ:
     return before
 
 
-def _audit(fitted: FairIJ, truth: NDArray[Any], predicted: NDArray[Any], groups: Any) -> Audit:
-    seed = fitted.edit_.settings["random_state"]
-    settings: dict[str, Any] = {"confidence": fitted.confidence, "random_state": seed}
-    with speaking_of("sensitive_features_test", instead_of="sensitive_features"):
-        if not fitted.loss_.is_classification:
-            return audit_regression(truth, predicted, sensitive_features=groups, **settings)
-        unknown = sorted(set(truth.tolist()) - set(fitted.classes_.tolist()), key=str)
-        if unknown:
-            raise InvalidInputError(
-                f"`y_test` must hold the labels that the model knows, {fitted.classes_.tolist()}; "
-                f"got {unknown[:3]}. Encode them in the same way as the training labels."
-            )
-        decision = fitted.decision_
-        if len(fitted.classes_) == 2:
-            favourable = fitted.classes_[decision.favourable]
-            is_positive = (labels == favourable for labels in (truth, predicted))
-            truth, predicted = (labels.astype(np.int64) for labels in is_positive)
-        settings["class_names"] = decision_words(fitted.classes_, decision)
-        found = audit(truth, predicted, sensitive_features=groups, **settings)
-        return replace(found, positive_label=positive_label(fitted.classes_, decision))
+def _encoded(fitted: FairIJ, truth: NDArray[Any]) -> NDArray[Any]:
+    """Labels as numbers of the model's classes; in regression the values."""
+    if not fitted.loss_.is_classification:
+        return numbers("y_test", truth)
+    classes = fitted.classes_.tolist()
+    unknown = sorted(set(truth.tolist()) - set(classes), key=str)
+    if unknown:
+        raise InvalidInputError(
+            f"`y_test` must hold the labels that the model knows, {classes}; "
+            f"got {unknown[:3]}. Encode them in the same way as the training labels."
+        )
+    place = {label: code for code, label in enumerate(classes)}
+    return np.array([place[label] for label in truth.tolist()], dtype=np.int64)

@@ -1,12 +1,13 @@
-"""The top of the page: the answer, its costs, the figures. A short summary for notebooks."""
+"""The top of the page: what came of it, at what price, and how. A short summary for notebooks."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import numpy as np
-
+from fairij.fairness.rates import GAPS
 from fairij.mitigator import FairIJ
+from fairij.report.about import About
 from fairij.report.comparisons import (
     Comparison,
     gap_metric,
@@ -16,47 +17,108 @@ from fairij.report.comparisons import (
     other_gaps,
     performance,
 )
+from fairij.report.everyday import gap_sentences, per_hundred
 from fairij.report.render import render
-from fairij.report.shortfalls import shortfalls
-from fairij.report.wording import LABELS, SCORES, account, interval, is_edited, listed, measured
+from fairij.report.shortfalls import first_lines
+from fairij.report.wording import (
+    LABELS,
+    account,
+    brief,
+    changed_by,
+    is_edited,
+    measured,
+)
 
 NOTICED = 0.005  # a gap that grew by less is not mentioned
+UNNOTICED = 0.0005  # a change of accuracy that people need not hear of
+WHICH = {  # rows
+    "test rows": "test rows, which played no part in the edit",
+    "held-out rows": "rows that were held out of the edit",
+    "validation rows": "validation rows that the edit was chosen on, so these figures look too "
+    "good",
+}
 
 
-def answer(fitted: FairIJ, shown: Comparison) -> str:
-    """Four sentences: the task, what the edit did, the figures, and those of the scores."""
-    metric, level, rows = gap_metric(fitted), performance(fitted), shown.rows
-    before: Any = shown.before
-    after: Any = shown.after
-    if metric is None:  # only the search measured this gap, on validation rows
-        before, after = (fitted.candidates_.iloc[place] for place in (0, fitted.chosen_))
-        metric, rows = "gap", "validation rows"
-        level = "accuracy" if fitted.loss_.is_classification else "r2"
-    groups = listed([str(name) for name in shown.before.by_group.index])
-    return (
-        f"The task was to lower the {gap_words(fitted)} between {groups}. {_edit(fitted)} "
-        f"On the {rows} the gap went from {measured(before[metric])} to {measured(after[metric])} "
-        f"and the {LABELS[level]} from {measured(before[level])} to {measured(after[level])}. "
-        f"{scores(fitted)}"
-    ).strip()
+def opening(fitted: FairIJ, shown: Comparison, about: About | None = None) -> str:
+    """What the edit did to people, and its price, in words that anyone understands."""
+    about, edited = about or About(), is_edited(fitted)
+    told = _outcome(fitted, shown, about)
+    if edited:
+        told += [price(shown), f"This was measured on {_rows(shown)}."]
+    else:
+        told += [_unedited(fitted), f"This was measured on {_rows(shown)}."]
+    return " ".join(filter(None, told))
 
 
-def _edit(fitted: FairIJ) -> str:
-    """What the edit did; why there is none."""
-    if is_edited(fitted):
-        return f"The edit {account(fitted).sentence}"
+def _outcome(fitted: FairIJ, shown: Comparison, about: About) -> list[str]:
+    gap = GAPS.get(str(fitted.edit_.settings["constraint"]))
+    found: list[str] = []
+    if gap is not None and gap_metric(fitted) is not None:
+        found = gap_sentences(shown, gap, about, edited=is_edited(fitted))
+    if found:
+        return found
+    before, after = map(measured, fitted.candidates_["gap"].iloc[[0, fitted.chosen_]])
+    name = gap_words(fitted)
+    if not is_edited(fitted):
+        return [f"The {name} on the validation rows is {before}."]
+    return [f"The {name} on the validation rows went from {before} to {after}."]
+
+
+def price(shown: Comparison) -> str:
+    """How many decisions change, and how many more are wrong."""
+    changes = shown.changes
+    if "mean_squared_error" in shown.before:
+        moved = ""
+        if changes is not None and "moved" in changes.decisions:
+            sizes, moves = (changes.decisions[name].to_numpy() for name in ("rows", "moved"))
+            mean = float(moves @ sizes / sizes.sum())
+            moved = f"predictions move by {brief(mean)} on average, and "
+        off = [math.sqrt(audit["mean_squared_error"]) for audit in (shown.before, shown.after)]
+        first, last = map(brief, off)
+        return f"To get there, {moved}their typical error goes from {first} to {last}."
+    lost = shown.before["accuracy"] - shown.after["accuracy"]
+    wrong = "no more of them are wrong than before"
+    if abs(lost) >= UNNOTICED:
+        (text,) = per_hundred(abs(lost))
+        kind = "more" if lost > 0 else "fewer"
+        wrong = f"{text} {kind} of 100 {'is' if text == '1' else 'are'} wrong"
+    if changes is None:
+        return f"To get there, {wrong}."
+    (changed,) = per_hundred(changes.changed)
+    verb = "decision changes" if changed == "1" else "decisions change"
+    return f"To get there, {changed} of 100 {verb}, and {wrong}."
+
+
+def _rows(shown: Comparison) -> str:
+    return f"{shown.size:,} {WHICH.get(shown.rows, shown.rows)}"
+
+
+def _unedited(fitted: FairIJ) -> str:
     why = " ".join(fitted.diagnostics_.get("remarks", ()))
-    return why or "The edit left the model as it was, because no candidate was better."
+    return why or "The model was left as it was, because no candidate edit was better."
 
 
-def scores(fitted: FairIJ) -> str:
-    """What became of the scores; empty if there is no edit, or in regression."""
-    before, after = (fitted.candidates_.iloc[place] for place in (0, fitted.chosen_))
-    known = [name for name in SCORES if name in before and np.isfinite(before[name])]
-    if not is_edited(fitted) or not fitted.loss_.is_classification:
-        return ""
-    told = [f"{LABELS[name]} {measured(before[name])} → {measured(after[name])}" for name in known]
-    return f"Of the scores, on the validation rows: {', '.join(told)}."
+def how(fitted: FairIJ) -> str:
+    """What the edit is; empty if there is none."""
+    return f"The edit {account(fitted).sentence}" if is_edited(fitted) else ""
+
+
+def answer(fitted: FairIJ, shown: Comparison, about: About | None = None) -> str:
+    """The opening, what the edit is, and the figures."""
+    return " ".join(
+        filter(None, (opening(fitted, shown, about), how(fitted), figures(fitted, shown)))
+    )
+
+
+def figures(fitted: FairIJ, shown: Comparison) -> str:
+    """The gap, the performance and the AUC before and after, in numbers."""
+    names = [gap_metric(fitted), performance(fitted), "auc"]
+    told = []
+    for name in names:
+        values = shown.values(name)
+        if values is not None:
+            told.append(f"{LABELS[str(name)]} {measured(values[0])} → {measured(values[1])}")
+    return f"On the {shown.rows}: {', '.join(told)}." if told and is_edited(fitted) else ""
 
 
 def costs(fitted: FairIJ, shown: Comparison) -> str:
@@ -72,30 +134,27 @@ def costs(fitted: FairIJ, shown: Comparison) -> str:
 def tiles(fitted: FairIJ, shown: Comparison) -> list[tuple[str, str, str, str]]:
     """The figures at the top: name, before, after, note."""
     metric, size = gap_metric(fitted), account(fitted)
-    found = [
-        (
-            LABELS[name],
-            measured(shown.before[name]),
-            measured(shown.after[name]),
-            f"{shown.rows}, {100 * shown.confidence:g} % interval: "
-            f"{interval(*shown.after_interval(name))}",
-        )
-        for name in (metric, performance(fitted))
-        if name is not None
-    ]
+    found: list[tuple[str, str, str, str]] = []
+    for name in (metric, performance(fitted), "auc"):
+        values = shown.values(name)
+        if name is None or values is None:
+            continue
+        note = f"on {shown.rows}; change {changed_by(*shown.change(name))}"
+        found.append((LABELS[name], measured(values[0]), measured(values[1]), note))
     if metric is None:
         before, after = map(measured, fitted.candidates_["gap"].iloc[[0, fitted.chosen_]])
-        found.insert(0, (gap_words(fitted), before, after, "validation rows"))
+        found.insert(0, (gap_words(fitted), before, after, "on validation rows"))
     return [*found, (size.name, "", size.size, size.note)]
 
 
 def summary_html(fitted: FairIJ) -> str:
     """An HTML fragment for a notebook cell. Every value in it is escaped."""
-    shown = on_validation_rows(fitted)
+    shown: Any = on_validation_rows(fitted)
     return render(
         "summary.html",
-        shortfalls=[part.text for part in shortfalls(fitted, shown)],
-        answer=answer(fitted, shown),
+        shortfalls=first_lines(fitted, shown),
+        answer=opening(fitted, shown),
+        how=how(fitted),
         costs=costs(fitted, shown),
         metrics=metric_rows(fitted, shown),
         shown=shown,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,19 +14,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairij._version import __version__
 from fairij.data.checks import whole_number
+from fairij.data.overlap import shared_rows
 from fairij.data.paths import path_of
-from fairij.errors import printable
+from fairij.errors import SeenRowsWarning, printable
 from fairij.language.probes import ProbeChange
 from fairij.mitigator import FairIJ
-from fairij.report import comparisons, headline, sections, training_table
-from fairij.report.checks import MEANING, checks, reasons, worst
+from fairij.report import comparisons, facts, headline, sections, training_table
+from fairij.report.about import About
+from fairij.report.checks import checks
 from fairij.report.comparisons import Comparison
 from fairij.report.probe import probe_check, probe_section, probed
 from fairij.report.render import assets, render
-from fairij.report.shortfalls import shortfalls
+from fairij.report.shortfalls import first_lines
+from fairij.report.verdicts import MEANING, noted, worst
 from fairij.storage.checksummed import write_whole
 
 SECTIONS = (
+    ("decisions", "Decisions that changed"),
     ("rates", "Rates by group"),
     ("probe", "Identity probe"),
     ("frontier", "Candidates"),
@@ -54,6 +59,7 @@ def write_report(
     show_rows: int = 0,
     show_columns: Sequence[str] = (),
     probe: ProbeChange | None = None,
+    about: About | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write one self-contained HTML page about a fitted `FairIJ`.
@@ -86,6 +92,8 @@ def write_report(
     probe : ProbeChange, optional
         The identity probe of a classifier of texts, as `identity_probe(...).since(...)` gives it.
         If the rows given here are texts, it is made with the usual sentences.
+    about : About, optional
+        The names of files and columns. Without it, names of series and frames are taken.
     overwrite : bool, default=False
         Whether an existing file may be replaced.
 
@@ -105,25 +113,35 @@ def write_report(
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
     test = comparisons.on_test_rows(fitted, X_test, y_test, sensitive_features_test)
+    if test is not None and y is not None:
+        _note_shared((X, y), (X_test, y_test))
     rows = whole_number("show_rows", show_rows, 0)
     table = training_table.training_table(fitted, X, y, sensitive_features, feature_names)
     scored = np.flatnonzero(~np.isnan(fitted.influence_))
     where = sections.concentration_section(fitted, table, scored)
     notable = [name for found in where["slices"] for name in found.columns]
-    named = training_table.check_columns(table, show_columns)
+    asked = training_table.check_columns(table, show_columns)
     harmful = training_table.harmful_rows(fitted, rows)
     training = {
         "concentration": where,
-        "harmful": training_table.harmful_table(fitted, table, harmful, notable, named),
+        "harmful": training_table.harmful_table(fitted, table, harmful, notable, asked),
         "asked_rows": rows,
         "positive": int((fitted.influence_ > 0).sum()),
     }
     unseen = test or comparisons.on_held_out_rows(fitted)
     if probe is None:
         probe = probed(fitted, [(X_test, sensitive_features_test), (X, sensitive_features)])
-    text = _page(fitted, printable(str(title)), unseen, training, probe)
+    named = (about or About()).with_names(y, sensitive_features)
+    text = _page(fitted, printable(str(title)), unseen, training, probe, named)
     write_whole(target, text.encode("utf-8", errors="replace"))
     return target
+
+
+def _note_shared(train: tuple[Any, Any], test: tuple[Any, Any]) -> None:
+    """Warn if many test rows are training rows too."""
+    text = shared_rows("test", "training", train, test)
+    if text is not None:
+        warnings.warn(text, SeenRowsWarning, stacklevel=3)
 
 
 def _page(
@@ -132,29 +150,36 @@ def _page(
     unseen: Comparison | None,
     training: dict[str, Any],
     probe: ProbeChange | None,
+    about: About,
 ) -> str:
     validation = comparisons.on_validation_rows(fitted)
     shown = unseen or validation
-    found = checks(fitted, validation, unseen)
+    found = checks(fitted, validation, unseen, about)
     if probe is not None:
         found.append(probe_check(fitted, probe))
-    verdict = worst(found)
+    verdict, missed = worst(found), first_lines(fitted, shown, about)
+    absent = {"probe"} if probe is None else set()
+    absent |= {"decisions"} if shown.changes is None else set()
     return render(
         "page.html",
         title=title,
         version=__version__,
         date=datetime.now(UTC).date().isoformat(),
-        sections=[part for part in SECTIONS if probe is not None or part[0] != "probe"],
+        sections=[part for part in SECTIONS if part[0] not in absent],
         probe=None if probe is None else probe_section(probe),
         meanings=MEANING,
-        shortfalls=[part.text for part in shortfalls(fitted, shown)],
-        answer=headline.answer(fitted, shown),
-        costs=headline.costs(fitted, shown),
+        shortfalls=missed,
+        answer=headline.opening(fitted, shown, about),
+        how=headline.how(fitted),
+        about=facts.about_section(fitted, validation, unseen, about),
+        decisions=facts.decisions_section(shown, about),
+        shown_rows=shown.rows,
+        words=facts.words_section(shown),
         tiles=headline.tiles(fitted, shown),
         checks=found,
         overall=verdict,
         meaning=MEANING[verdict],
-        reasons=reasons(found),
+        reasons=noted(found, missed),
         percent=f"{100 * shown.confidence:g}",
         positive_label=validation.before.positive_label,
         parts=sections.rates_section(fitted, validation, unseen),

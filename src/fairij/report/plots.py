@@ -75,11 +75,18 @@ def _thinned(length: int, marked: int) -> NDArray[np.int64]:
 
 
 def frontier(
-    candidates: pd.DataFrame, chosen: int, *, performance: str | None = None, title: str = ""
+    candidates: pd.DataFrame,
+    chosen: int,
+    *,
+    performance: str | None = None,
+    title: str = "",
+    floor: tuple[float, str] | None = None,
 ) -> alt.LayerChart:
     """The gap and the performance of every edit that was tried, on validation rows.
 
     ``candidates`` is ``candidates_`` or rows of it; ``chosen`` and 0 are labels of its index.
+    ``floor`` is what a useless model reaches, and its name: the axis then begins there, so that
+    a collapse looks like one.
 
     Examples
     --------
@@ -95,7 +102,11 @@ def frontier(
     )
     drawn = frame[np.isfinite(frame["gap"]) & np.isfinite(frame["performance"])]
     x = alt.X("gap:Q", title="gap on validation rows", axis=alt.Axis(format=PLAIN, tickCount=6))
-    y = alt.Y("performance:Q", title=LABELS[level], scale=alt.Scale(zero=False))
+    scale, line = alt.Scale(zero=False), []
+    if floor is not None and np.isfinite(floor[0]) and len(drawn):
+        scale = alt.Scale(zero=False, domainMin=float(min(floor[0], drawn["performance"].min())))
+        line = _floor_line(*floor)
+    y = alt.Y("performance:Q", title=LABELS[level], scale=scale)
     points = _candidate_points(drawn, LABELS[level]).encode(x=x, y=y)
     named = [
         alt.Chart(drawn.loc[drawn.index == place]).encode(x=x, y=y)
@@ -107,7 +118,17 @@ def frontier(
         for one, label in zip(named, LABELLED, strict=False)
         for halo in ({"stroke": "white", "strokeWidth": 4}, {"color": BLACK})
     ]
-    return layered(points, *rings, *text, title=title or "All candidate edits")
+    return layered(points, *line, *rings, *text, title=title or "All candidate edits")
+
+
+def _floor_line(height: float, name: str) -> list[alt.Chart]:
+    """A dashed line with a name at its right end."""
+    base = alt.Chart(pd.DataFrame({"floor": [height], "name": [name]}))
+    y = alt.Y("floor:Q")
+    text = base.mark_text(align="right", dy=-7, color=BLACK, fontSize=11).encode(
+        x=alt.value("width"), y=y, text="name:N"
+    )
+    return [base.mark_rule(strokeDash=[5, 4], color=GREY, strokeWidth=1.5).encode(y=y), text]
 
 
 def _candidate_points(frame: pd.DataFrame, level: str) -> alt.Chart:
@@ -124,7 +145,7 @@ def _candidate_points(frame: pd.DataFrame, level: str) -> alt.Chart:
     return points.encode(color=color, shape=shape, tooltip=tooltip)
 
 
-def picked_mark(chart: alt.LayerChart, first: int) -> alt.LayerChart:
+def picked_mark(chart: alt.LayerChart, first: int, height: int = 300) -> alt.LayerChart:
     """The frontier, with a mark on the candidate that the parameter ``picked`` names."""
     points = chart.layer[0]
     picked = alt.param(name="picked", value=first)
@@ -134,7 +155,7 @@ def picked_mark(chart: alt.LayerChart, first: int) -> alt.LayerChart:
         .encode(x=points.encoding.x, y=points.encoding.y)
         .transform_filter("datum.candidate == picked")
     )
-    return layered(*chart.layer, mark, height=340).add_params(picked)
+    return layered(*chart.layer, mark, height=height).add_params(picked)
 
 
 def rate_chart(before: pd.DataFrame, after: pd.DataFrame, rate: str) -> alt.LayerChart:

@@ -14,7 +14,7 @@ from fairij.language.probe_sentences import HARMLESS, KINDS
 from fairij.language.probes import ProbeChange, identities_of, identity_probe, scored
 from fairij.language.texts import one_column
 from fairij.mitigator import FairIJ
-from fairij.report.checks import Check
+from fairij.report.verdicts import Check
 from fairij.report.wording import is_edited, listed
 
 LOOKED_AT = 20  # rows, to see whether they are texts

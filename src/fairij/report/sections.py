@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairij.mitigator import FairIJ
-from fairij.report.candidates import shown_candidates
+from fairij.report.candidates import Shown, shown_candidates
 from fairij.report.comparisons import Comparison, metric_rows, rate_rows
+from fairij.report.facts import calibration_section, four_fifths
 from fairij.report.plots import chart_rates, frontier, influence_curve, picked_mark, rate_chart
 from fairij.report.slices import concentration
 from fairij.report.training_table import TrainingTable, harmful_rows
@@ -52,6 +53,8 @@ def rates_section(
             "metrics": metric_rows(fitted, part),
             "rates": rate_rows(part),
             "said": part.said,
+            "calibration": calibration_section(part),
+            "ratio": four_fifths(part),
         }
         for part in (unseen, validation)
         if part is not None
@@ -79,11 +82,43 @@ def frontier_section(fitted: FairIJ) -> dict[str, Any]:
     some = np.linspace(0, len(front) - 1, min(FRONT_ROWS, len(front))).round().astype(int)
     return {
         "candidates": values,
-        "frontier_spec": spec(picked_mark(frontier(shown.table, fitted.chosen_), values["chosen"])),
+        "frontiers": _frontiers(fitted, shown, values),
         "performance": LABELS[shown.performance],
         "front": [_figures(front[place], values["gap"]) for place in some],
         "left_out": shown.left_out,
     }
+
+
+def _frontiers(fitted: FairIJ, shown: Shown, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """One chart of performance against the gap, and one of AUC if it is known."""
+    drawn = {shown.performance: _floor(fitted)}
+    if "auc" in shown.table and np.isfinite(shown.table["auc"]).all():
+        drawn["auc"] = (0.5, "rows in random order")
+    place = {"auc": "auc"}
+    return [
+        {
+            "name": f"frontier-{name}",
+            "y": place.get(name, "performance"),
+            "words": LABELS[name],
+            "floor": "" if floor is None else f"{floor[1]}: {measured(floor[0])}",
+            "spec": spec(
+                picked_mark(
+                    frontier(shown.table, fitted.chosen_, performance=name, floor=floor),
+                    values["chosen"],
+                )
+            ),
+        }
+        for name, floor in drawn.items()
+    ]
+
+
+def _floor(fitted: FairIJ) -> tuple[float, str] | None:
+    """What the same answer for all rows would reach."""
+    if not fitted.loss_.is_classification:
+        return 0.0, "the mean for all"
+    if fitted.changes_ is None or math.isnan(fitted.changes_.largest_class):
+        return None
+    return fitted.changes_.largest_class, "the same answer for all"
 
 
 def _figures(row: list[float | None], first: int) -> list[str]:
@@ -235,7 +270,9 @@ def settings_section(fitted: FairIJ) -> dict[str, list[tuple[str, str]]]:
 
 
 def _setting(value: Any) -> str:
-    return f"{value:,g}" if isinstance(value, (int, float)) else shortened(value, 400)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else shortened(value, 400)
 
 
 def _version(package: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import hypergeom
 
 from fairij.report.training_table import TrainingTable
-from fairij.report.wording import number, shortened
+from fairij.report.wording import amount, shortened, value_text
 
 SEED = 0
 MOST_ROWS = 200_000  # of the harmful rows, and of the others; a random sample of more
@@ -20,6 +21,7 @@ MOST_COLUMNS = 100
 MOST_VALUES = 30  # per column: the most frequent among the harmful rows
 FEW_VALUES = 12  # a numeric column with at most this many values is taken as categories
 BINS = 5
+CODES = {"zip", "zipcode", "postcode", "postal", "plz", "code", "id", "fips", "nr"}  # in names
 FEWEST = 5  # harmful rows in a slice
 LEAST_SHARE = 0.02  # of the harmful rows
 SIGNIFICANT = 0.01  # after Bonferroni's correction for all slices that were compared
@@ -135,7 +137,8 @@ def _columns(sample: _Sample) -> tuple[list[str], int]:
 def _values(column: pd.Series, harmful: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Each value of a column, or each fifth of a numeric one, with the rows that have it."""
     name = str(column.name)
-    if pd.api.types.is_numeric_dtype(column) and column.nunique() > FEW_VALUES:
+    is_numeric = pd.api.types.is_numeric_dtype(column) and not is_code(column)
+    if is_numeric and column.nunique() > FEW_VALUES:
         yield from _bins(name, column)
         return
     if not all(map(pd.api.types.is_scalar, column.iloc[:FEWEST])):
@@ -144,8 +147,16 @@ def _values(column: pd.Series, harmful: int) -> Iterator[tuple[str, NDArray[np.b
     for value in counted.index[counted >= FEWEST][:MOST_VALUES]:
         member = column.isna() if pd.isna(value) else column == value
         is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-        shown = number(value) if is_number else shortened(value, 60)
+        shown = value_text(value) if is_number else shortened(value, 60)
         yield f"{name}: {'missing' if pd.isna(value) else shown}", member.to_numpy(bool)
+
+
+def is_code(column: pd.Series) -> bool:
+    """Whether whole numbers are names of something, such as zip codes: no order means anything."""
+    words = set(re.split(r"[^a-z]+", str(column.name).lower()))
+    if words.isdisjoint(CODES) or not pd.api.types.is_numeric_dtype(column):
+        return False
+    return bool((column.dropna() % 1 == 0).all())
 
 
 def _bins(name: str, column: pd.Series) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -155,9 +166,9 @@ def _bins(name: str, column: pd.Series) -> Iterator[tuple[str, NDArray[np.bool_]
         first, last = place == 0, place == len(edges) - 2
         member = (values >= low) & ((values <= high) if last else (values < high))
         # the lowest and the highest value are those of one person, so they are not said
-        text = f"{number(low)} to under {number(high)}"
+        text = f"{amount(low)} to under {amount(high)}"
         if first != last:
-            text = f"under {number(high)}" if first else f"{number(low)} or more"
+            text = f"under {amount(high)}" if first else f"{amount(low)} or more"
         yield f"{name}: {'any number' if first and last else text}", member
     if np.isnan(values).any():
         yield f"{name}: missing", np.isnan(values)

@@ -58,6 +58,18 @@ def number(value: float) -> str:
     return (f"{value:,.4f}" if is_plain else f"{value:.2e}").replace("-", MINUS)
 
 
+def value_text(value: float) -> str:
+    """A number from a table as it stands there, as it may be a code: 1122, not 1,122."""
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
+        return f"{int(value)}".replace("-", MINUS)
+    return number(value)
+
+
+def amount(value: float) -> str:
+    """A number that is compared with others; with four digits it may be a year."""
+    return value_text(value) if abs(value) < 10_000 else number(value)
+
+
 def measured(value: float) -> str:
     """A rate or gap, always with the same number of digits."""
     if math.isnan(value):
@@ -65,6 +77,24 @@ def measured(value: float) -> str:
     if not math.isfinite(value) or abs(value) >= 1e6:
         return number(value)
     return f"{value:,.4f}".replace("-", MINUS)
+
+
+def brief(value: float) -> str:
+    """A number in about three digits, as people write it."""
+    if not math.isfinite(value) or abs(value) >= 1e9 or 0 < abs(value) < 1e-4:
+        return number(value)
+    digits = 2 - (math.floor(math.log10(abs(value))) if value else 0)
+    return f"{value:,.{min(max(digits, 0), 6)}f}".replace("-", MINUS)
+
+
+def signed(change: float) -> str:
+    """A change, always with its sign."""
+    return f"{'+' if change > 0 else ''}{measured(change)}"
+
+
+def changed_by(change: float, low: float, high: float) -> str:
+    """A change with its interval in brackets, if it has one."""
+    return signed(change) + ("" if math.isnan(low) else f" ({interval(low, high)})")
 
 
 def interval(low: float, high: float) -> str:

@@ -12,12 +12,10 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.ensemble import (
-    BaggingClassifier,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
-    RandomForestClassifier,
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -178,13 +176,6 @@ def test_other_losses_are_refused(model: Any) -> None:
 def test_a_model_that_is_not_fitted_is_refused(kind: Any) -> None:
     with pytest.raises(NotFittedError):
         adapt(kind())
-
-
-@pytest.mark.parametrize("kind", [RandomForestClassifier, BaggingClassifier])
-def test_averages_of_trees_are_refused_with_the_reason(kind: Any) -> None:
-    data = table()
-    with pytest.raises(InvalidInputError, match="averages models that were fitted apart"):
-        adapt(kind(n_estimators=2).fit(data.X, data.y))
 
 
 EARLY = [

@@ -62,6 +62,8 @@ class SearchContext:
     inverse_of: Callable[[Objective, float, int, Inverse | None], Inverse]
     # whether by chances, and on which rows the loss is -> the problem; see `posed`
     pose: Callable[[bool, str], Posed]
+    # a move (D,) -> the nearest one within the model's bounds
+    within: Callable[[Tensor], Tensor] = lambda move: move
     notices: list[Notice] = field(default_factory=list)  # what the search wants to be said
 
     def posed(self, *, chances: bool, loss_on: str) -> SearchContext:
@@ -88,6 +90,10 @@ class Forms:
     searches: tuple[Search, ...]
     names: tuple[str, ...]  # of the searches, in words
     why: str = ""  # a sentence, if there is one search only
+
+
+MOVES = "moves the numbers inside the model"
+NOT_AGAIN = "The model was not trained again."
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,7 @@ class SearchDefaults(Protocol):
     def account(self, k: int, scale: float, rows: int) -> Account:
         """The edit with these ``k`` and ``scale`` in words; ``rows`` were trained on."""
         return Account(
-            "moved the parameters, without training again.",
+            f"{MOVES}. {NOT_AGAIN}",
             "size of the edit",
             f"{scale:g}",
             "as the search counts it",

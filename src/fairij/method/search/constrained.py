@@ -25,6 +25,8 @@ from fairij.errors import Notice, SolverError
 from fairij.method.influence import weights_to_close
 from fairij.method.objective import Objective
 from fairij.method.search.base import (
+    MOVES,
+    NOT_AGAIN,
     Account,
     Proposal,
     SearchContext,
@@ -123,8 +125,8 @@ class Constrained(SearchDefaults):
     def account(self, k: int, scale: float, rows: int) -> Account:
         way = "of the way to where the gap should be closed"
         return Account(
-            f"moved the parameters {min(scale, 1.0):.0%} {way}, and kept the loss as low as it can "
-            "be there, without training again.",
+            f"{MOVES} in small steps, {min(scale, 1.0):.0%} {way}, and keeps its mistakes as small "
+            f"as they can be there. {NOT_AGAIN}",
             "length of the path",
             f"{scale:.0%}",
             f"{way}; above 100% it stays there and lowers the loss",
@@ -192,6 +194,7 @@ class Descent:
 
     def _at(self, move: Tensor) -> Point:
         context = self._context
+        move = context.within(move)
         there = context.objective.moved(move)
         return Point(context.objective, self._damping, move, there, context.signed_at(there, move))
 

@@ -16,7 +16,14 @@ import torch
 from fairij.data.checks import check_scales, whole_number
 from fairij.errors import InvalidInputError
 from fairij.method.influence import nested_gradients
-from fairij.method.search.base import Account, Proposal, SearchContext, SearchDefaults
+from fairij.method.search.base import (
+    MOVES,
+    NOT_AGAIN,
+    Account,
+    Proposal,
+    SearchContext,
+    SearchDefaults,
+)
 
 PAPER_SCALES = (0.01, 0.1, 1.0, 2.0, 3.0, 5.0, 10.0)
 
@@ -35,15 +42,15 @@ class _Dropping(SearchDefaults):
         return max(self.ks(rows, rows), default=0)
 
     def account(self, k: int, scale: float, rows: int) -> Account:
-        far = "as" if scale == 1 else f"{scale:g} times as far as"
+        far = "" if scale == 1 else f", but {scale:g} times as far"
         return Account(
-            f"moved the parameters {far} leaving out {k:,} of the {rows:,} training rows would, "
-            "without training again.",
-            "rows left out in effect",
+            f"{MOVES} as if {k:,} of the {rows:,} training rows, those that push the gap up most, "
+            f"had been left out{far}. {NOT_AGAIN}",
+            "training rows left out in effect",
             f"{k:,}",
             f"{k / rows:.1%} of the training rows, at scale {scale:g}",
             f"The edit is {scale:g} times the estimated effect of leaving those rows out.",
-            "Above 1 it goes farther than training without them would." if scale > 1 else "",
+            "It goes farther than training without those rows would." if scale > 1 else "",
         )
 
     def count(self, context: SearchContext) -> int:

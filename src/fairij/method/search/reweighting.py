@@ -12,7 +12,15 @@ from torch import Tensor
 
 from fairij.data.checks import check_scales, number_between, whole_number
 from fairij.method.influence import gram_of, weights_to_move
-from fairij.method.search.base import Account, Proposal, SearchContext, SearchDefaults, way_to_zero
+from fairij.method.search.base import (
+    MOVES,
+    NOT_AGAIN,
+    Account,
+    Proposal,
+    SearchContext,
+    SearchDefaults,
+    way_to_zero,
+)
 
 
 @dataclass(frozen=True)
@@ -41,8 +49,8 @@ class Reweight(SearchDefaults):
 
     def account(self, k: int, scale: float, rows: int) -> Account:
         return Account(
-            f"moved the parameters as if each of {k:,} of the {rows:,} training rows had "
-            "counted less, in proportion to its influence, without training again.",
+            f"{MOVES} as if {k:,} of the {rows:,} training rows, those that push the gap up, had "
+            f"counted less. {NOT_AGAIN}",
             "rows that count less in effect",
             f"{k:,}",
             f"{k / rows:.1%} of the training rows, at scale {scale:g}",
@@ -125,7 +133,7 @@ class Path(SearchDefaults):
     def account(self, k: int, scale: float, rows: int) -> Account:
         way = "of the way to where the gap should be closed"
         return Account(
-            f"moved the parameters in small steps, {scale:.0%} {way}, without training again.",
+            f"{MOVES} in small steps, {scale:.0%} {way}. {NOT_AGAIN}",
             "length of the path",
             f"{scale:.0%}",
             way,

@@ -61,6 +61,8 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     chosen_: int
     before_: Any
     after_: Any
+    changes_: Any = None  # of results read from folders of 0.1.0 they are not known
+    holdout_changes_: Any = None
     _report: Any  # the room that draws
     _columns = Columns((), None)  # of the rows of `fit`; unknown in a result read from files
 

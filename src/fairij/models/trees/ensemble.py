@@ -32,6 +32,12 @@ MONOTONE = (
     "The model was trained with monotone constraints, which an edit of its leaves does not keep. "
     "Check how the edited model responds to those features before you use it."
 )
+APART = (
+    "The model averages trees that were fitted apart, each to its own sample of the rows. An edit "
+    "takes their leaves for parameters of one loss, that of the averaged prediction on all "
+    "training rows, which no training made small. So influence tells what moves this loss, not "
+    "what a forest that is grown again would do."
+)
 LOOKED_UP = 2**16  # rows at once, because a library's own table may use 8 bytes per leaf
 
 
@@ -156,9 +162,13 @@ class TreeEditable(EditableDefaults, ABC):
         plain = np.array(base[:, 0] if trees.n_outputs == 1 else base)
         bottom = torch.from_numpy(plain).to(self.theta)
         index = torch.arange(len(native))
-        ours = bottom[index] + jacobian.take(index).times(self.theta)
+        ours = self._summed(bottom[index], jacobian.take(index))
         _check_agreement(ours.double().numpy(), native)
         return jacobian, bottom
+
+    def _summed(self, base: Tensor, jacobian: LeafJacobian) -> Tensor:
+        """What the leaves give, to compare with `native`."""
+        return base + jacobian.times(self.theta)
 
     def _all_leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """Each row's leaf in each tree, ``(T, N)``, found for some rows at a time."""

@@ -1,5 +1,8 @@
 """LightGBM: `Booster`, `LGBMClassifier`, `LGBMRegressor`.
 
+A forest (``boosting="rf"``) predicts by the mean of its trees, each of which holds log-odds (or
+numbers) of its own. What is edited is the loss of that mean, in `blocks` of leaves.
+
 The leaves include the bias of ``boost_from_average``, the learning rate and dart's weights. Only
 the trees up to ``best_iteration`` predict, so only those are edited.
 """
@@ -22,7 +25,8 @@ from fairij.data.forked import is_forked
 from fairij.data.rows import Columns
 from fairij.errors import InvalidInputError
 from fairij.models.sklearn.estimators import class_weighted, times
-from fairij.models.trees.ensemble import MONOTONE, TreeEditable, Trees, unknown_objective
+from fairij.models.trees.blocks import Blocks, InBlocks, ancestors, joined_blocks
+from fairij.models.trees.ensemble import APART, MONOTONE, TreeEditable, Trees, unknown_objective
 
 LOSSES = {
     "binary": "binary_cross_entropy",
@@ -34,6 +38,9 @@ STRUCTURE = (
     *("num_leaves", "num_cat", "split_feature", "threshold", "decision_type"),
     *("left_child", "right_child", "cat_boundaries", "cat_threshold"),
 )
+
+
+SIDES, KINDS = ("left", "right"), ("internal", "leaf")
 
 
 class LightGBM(TreeEditable):
@@ -52,9 +59,16 @@ class LightGBM(TreeEditable):
         self.loss_name = LOSSES[objective]
         self.classes = getattr(model, "classes_", None)
         monotone = re.search("[1-9]", self._settings.get("monotone_constraints", ""))
-        self.caveats = (MONOTONE,) if monotone else ()
-        trees = _trees([_fields(block) for block in blocks], header, slope)
-        super().__init__(trees, **options)
+        self._fields = [_fields(block) for block in blocks]
+        self.is_forest = "average_output" in header
+        self.caveats = (*(APART,) * self.is_forest, *(MONOTONE,) * bool(monotone))
+        super().__init__(_trees(self._fields, header, slope), **options)
+
+    def in_blocks(self) -> InBlocks:
+        """A forest, with blocks of leaves."""
+        of = torch.from_numpy(joined_blocks([_blocks(tree) for tree in self._fields]))
+        trees = len(self._fields) / self.trees.n_outputs
+        return InBlocks(self, Blocks(of, torch.full((int(of.max()) + 1,), trees).double()))
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         self._check_names(X)
@@ -102,6 +116,26 @@ class LightGBM(TreeEditable):
             for leaf, value in enumerate(own.tolist()):
                 booster.set_leaf_output(tree, leaf, value)
         return copy.deepcopy(self._model, {id(self._booster): booster})
+
+
+def editable(model: Any, **options: Any) -> LightGBM | InBlocks:
+    """Boosted trees as they are, a forest in blocks of leaves."""
+    found = LightGBM(model, **options)
+    return found.in_blocks() if found.is_forest else found
+
+
+def _blocks(tree: dict[str, str]) -> NDArray[np.int64]:
+    """The block of each leaf. In the file a leaf k is the child -k - 1."""
+    left, right = (np.array(tree.get(f"{side}_child", "").split(), int) for side in SIDES)
+    inner, leaves = len(left), int(tree["num_leaves"])
+    counts = [np.array(tree.get(f"{kind}_count", "").split(), float) for kind in KINDS]
+    if not inner or len(counts[1]) != leaves:  # the file need not have counts
+        return np.zeros(leaves, np.int64)
+    ends = np.full(leaves, -1)
+    lefts, rights = (
+        np.append(np.where(side < 0, inner - side - 1, side), ends) for side in (left, right)
+    )
+    return ancestors(lefts, rights, np.concatenate(counts))[inner:]
 
 
 def _threads() -> dict[str, int]:

@@ -3,12 +3,16 @@
 A leaf is a float32 in ``split_conditions`` of the model's JSON form. It includes the learning rate
 but not dart's ``weight_drop``. The base score is not part of the trees and stays. A `Booster`
 predicts with all its trees, an `XGBModel` with those up to ``best_iteration``.
+
+A random forest is one round of parallel trees, whose leaves are divided by their number. What is
+edited is the loss of the mean of their log-odds, in `blocks` of leaves.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 from typing import Any
 
@@ -21,7 +25,15 @@ from torch import Tensor
 
 from fairij.errors import InvalidInputError
 from fairij.models.sklearn.estimators import times
-from fairij.models.trees.ensemble import MONOTONE, TreeEditable, Trees, numbered, unknown_objective
+from fairij.models.trees.blocks import Blocks, InBlocks, ancestors, joined_blocks
+from fairij.models.trees.ensemble import (
+    APART,
+    MONOTONE,
+    TreeEditable,
+    Trees,
+    numbered,
+    unknown_objective,
+)
 
 LOSSES = {
     "binary:logistic": "binary_cross_entropy",
@@ -50,7 +62,7 @@ class XGBoost(TreeEditable):
         self.classes = getattr(model, "classes_", None)
         # a model from a file does not know its constraints
         asked = re.search(r'"monotone_constraints":"([^"]*)"', self._booster.save_config())
-        self.caveats = (MONOTONE,) if asked and re.search("[1-9]", asked[1]) else ()
+        monotone = bool(asked and re.search("[1-9]", asked[1]))
         self._positive = float(objective.get("reg_loss_param", {}).get("scale_pos_weight", 1))
         self._base = _base(learner, self.loss_name)
         ensemble, weights = _ensemble(learner)
@@ -72,6 +84,22 @@ class XGBoost(TreeEditable):
             structure=json.dumps(kept).encode() + self._base.tobytes(),
         )
         super().__init__(found, **options)
+        self._trees = trees
+        rounds = _count(ensemble, 1)
+        parallel = int(ensemble["gbtree_model_param"].get("num_parallel_tree", 1))
+        self.is_forest = parallel > 1 and rounds == len(trees)
+        self.caveats = (*(APART,) * self.is_forest, *(MONOTONE,) * monotone)
+
+    def in_blocks(self) -> InBlocks:
+        """A forest, with blocks of leaves."""
+        found = []
+        for tree, leaves in zip(self._trees, self._leaf_nodes, strict=True):
+            left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
+            rows = np.array(tree["sum_hessian"], np.float64)
+            found.append(ancestors(left, right, rows)[leaves])
+        of = torch.from_numpy(joined_blocks(found))
+        unit = 2.0 ** round(math.log2(len(self._trees) / self.trees.n_outputs))
+        return InBlocks(self, Blocks(of, torch.ones(int(of.max()) + 1), unit))
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         nodes = self._predict(X, pred_leaf=True, strict_shape=True)
@@ -114,6 +142,12 @@ class XGBoost(TreeEditable):
             settings["feature_names"] = booster.feature_names
         data = xgboost.DMatrix(X, **settings)
         return booster.predict(data, iteration_range=(0, self._rounds), **options)
+
+
+def editable(model: Any, **options: Any) -> XGBoost | InBlocks:
+    """Boosted trees as they are, a forest in blocks of leaves."""
+    found = XGBoost(model, **options)
+    return found.in_blocks() if found.is_forest else found
 
 
 def _booster(model: Any) -> xgboost.Booster:

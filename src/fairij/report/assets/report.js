@@ -33,7 +33,8 @@
     return vegaEmbed(place, read("spec-" + element.dataset.chart), options);
   }
 
-  function chooser(element, data, view) {
+  // All charts of candidates show the same choice. Each has an element, a view and its own measure.
+  function chooser(charts, data) {
     const last = data.figures.length - 1;
     const onFront = data.pareto.map((flag, place) => (flag ? place : -1)).filter((place) => place >= 0);
     let picked = data.chosen;
@@ -59,10 +60,12 @@
         const flat = data.of_group[picked].flat();
         rates.querySelectorAll("td").forEach((cell, i) => { cell.textContent = shown(flat[i]); });
       }
-      element.setAttribute("aria-valuenow", String(picked + 1));
-      element.setAttribute("aria-valuetext", name + ", gap " + shown(values[data.gap]) + ", "
-        + data.names[data.performance] + " " + shown(values[data.performance]));
-      if (view) view.signal("picked", picked).runAsync();
+      charts.forEach(({ element, view, y }) => {
+        element.setAttribute("aria-valuenow", String(picked + 1));
+        element.setAttribute("aria-valuetext", name + ", gap " + shown(values[data.gap]) + ", "
+          + data.names[y] + " " + shown(values[y]));
+        if (view) view.signal("picked", picked).runAsync();
+      });
     };
 
     const alongFront = (step) => {
@@ -81,11 +84,11 @@
       Home: () => pick(0),
       End: () => pick(last),
     };
-    element.addEventListener("keydown", (event) => {
+    const press = (event) => {
       if (!(event.key in keys) || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
       keys[event.key]();
-    });
+    };
 
     const go = {
       before: () => pick(data.before),
@@ -97,28 +100,28 @@
       button.addEventListener("click", go[button.dataset.go]);
     });
 
-    const nearest = (event) => {
+    const nearest = ({ element, view, y }, event) => {
       const box = element.querySelector("svg").getBoundingClientRect();
-      const [x, y] = [event.clientX - box.left, event.clientY - box.top];
       const [left, top] = view.origin();
-      const across = view.scale("x");
-      const up = view.scale("y");
+      const [across, up] = [view.scale("x"), view.scale("y")];
       let best = -1;
       let closest = 40 * 40;
       data.figures.forEach((row, place) => {
-        if (row[data.gap] === null || row[data.performance] === null) return;
-        const dx = across(row[data.gap]) + left - x;
-        const dy = up(row[data.performance]) + top - y;
+        if (row[data.gap] === null || row[y] === null) return;
+        const dx = across(row[data.gap]) + left - (event.clientX - box.left);
+        const dy = up(row[y]) + top - (event.clientY - box.top);
         if (dx * dx + dy * dy < closest) [best, closest] = [place, dx * dx + dy * dy];
       });
       return best;
     };
-    if (view) {
-      view.addEventListener("click", (event) => {
-        const place = nearest(event);
+    charts.forEach((chart) => {
+      chart.element.addEventListener("keydown", press);
+      if (!chart.view) return; // the figures can be chosen without the picture
+      chart.view.addEventListener("click", (event) => {
+        const place = nearest(chart, event);
         if (place >= 0) pick(place);
       });
-    }
+    });
     pick(picked);
   }
 
@@ -168,15 +171,21 @@
 
   document.querySelectorAll("table.sortable").forEach(sorter);
   document.querySelectorAll("input[type=search]").forEach(searcher);
-  const charts = [...document.querySelectorAll("[data-chart]")].map(async (element) => {
-    const data = element.dataset.picks ? read(element.dataset.picks) : null;
+  const drawn = [...document.querySelectorAll("[data-chart]")].map(async (element) => {
     try {
-      const { view } = await draw(element);
-      if (data) chooser(element, data, view);
+      return { element, view: (await draw(element)).view };
     } catch (error) {
-      if (data) chooser(element, data, null); // the figures can be chosen without the picture
-      throw error;
+      return { element, view: null, error };
     }
   });
-  Promise.all(charts).then(() => { document.documentElement.dataset.ready = "yes"; });
+  Promise.all(drawn).then((charts) => {
+    const picking = charts.filter(({ element }) => element.dataset.picks);
+    if (picking.length) {
+      const data = read(picking[0].element.dataset.picks);
+      chooser(picking.map((chart) => ({ ...chart, y: data[chart.element.dataset.y] })), data);
+    }
+    const failed = charts.find(({ error }) => error);
+    if (failed) throw failed.error;
+    document.documentElement.dataset.ready = "yes";
+  });
 })();

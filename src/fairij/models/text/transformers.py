@@ -163,7 +163,7 @@ class TransformersEditable(TorchEditable):
 def _prepare(copied: nn.Module) -> None:
     """Take off what serves training and the writing of texts: forced gradients, and the cache."""
     for part in copied.modules():
-        config = getattr(part, "config", None)
+        config: Any = getattr(part, "config", None)
         if getattr(config, "use_cache", False):
             config.use_cache = False
         hooks = part._forward_hooks

@@ -82,7 +82,7 @@ python -m fairij_studies.comments run --only model=NC --processes 12  # side by 
 python -m fairij_studies.comments run --only model=NC --processes 2 --machine "two cores"
 python -m fairij_studies.comments run                              # everything, one GPU
 python -m fairij_studies.comments prepare --prepared part --others 20000 10000 12000
-python -m fairij_studies.comments run --prepared part --only model=LC "asked=fear of a word" \
+python -m fairij_studies.comments run --prepared part --only model=LC "asked=fear of a word" \\
     "asked=which comments"
 fairij reproduce comments --quick                                  # made-up comments, on a CPU
 ```

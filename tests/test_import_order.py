@@ -13,12 +13,12 @@ LAYERS = [
     {"method", "solvers"},
     {"storage"},
     {"scale"},
-    {"mitigator", "baselines", "datasets", "language"},
+    {"mitigator", "black_box", "baselines", "datasets", "language"},
     {"report", "cli", "mlflow"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 EVERYWHERE = {"_version", "__version__", "errors", "load_later"}
-TOP = {"__init__", "__main__", "_version", "errors", "mitigator"}
+TOP = {"__init__", "__main__", "_version", "errors", "mitigator", "black_box"}
 # drawing is loaded on demand, by a fitted model or an audit that is asked to show itself
 ALLOWED = {("mitigator", "report"), ("fairness", "report")}
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
         report,
         solvers,
     )
+    from fairij.black_box import BlackBox
     from fairij.data.arrow_source import ArrowSource
     from fairij.data.sources import ArraySource, LoaderSource
     from fairij.fairness import (
@@ -63,6 +64,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from fairij.storage.edits import Edit
 
 _NAMES = {
+    "black_box": "BlackBox",
     "data.arrow_source": "ArrowSource",
     "data.sources": "ArraySource LoaderSource",
     "fairness": "CONSTRAINTS Audit Constraint Counterfactual GroupChances TopShare audit",
@@ -92,7 +94,8 @@ _ROOMS = {
 
 __all__ = [
     "CONSTRAINTS", "CURVATURES", "LOSSES", "SOLVERS", "AccuracyBudget", "AllPositive",
-    "ArraySource", "ArrowSource", "Audit", "Auto", "Budget", "ConjugateGradient", "Constrained",
+    "ArraySource", "ArrowSource", "Audit", "Auto", "BlackBox", "Budget",
+    "ConjugateGradient", "Constrained",
     "Constraint", "Counterfactual", "Edit", "Editable", "Exact", "FairIJ", "Grid", "GroupChances",
     "Identity", "LoaderSource", "LowestGap", "Neumann", "Path", "PrintedWoodFisher", "Reweight",
     "Sequential", "Shard", "SharedConjugateGradient", "TargetGap", "TargetRatio", "TopShare",

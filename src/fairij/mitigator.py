@@ -191,7 +191,7 @@ class FairIJ(EditingEstimator):
         X, X_val = as_source(train[0]), as_source(validation[0])  # rows
         given = (X, *train[1:]), (X_val, *validation[1:])
         data = data_of(*given, settings.split, run.column, self.missing_groups)
-        editable = self._adapted(run, self.estimator, self.parameters)  # model
+        editable = self._adapted(run, self._laid_out(data), self.parameters)  # model
         editable, settings = run.recorded(editable, data, settings, asked)  # identity
         fingerprint = in_background(partial(data_fingerprint, X, data.y_as_given), X)
         with timed(seconds, "linearize"):
@@ -214,7 +214,7 @@ class FairIJ(EditingEstimator):
     def editable(self) -> Editable:
         """The model as it was given, seen through the parameters that were edited."""
         check_is_fitted(self, "estimator_")
-        return self._adapted(run_for(plain=False), self.estimator, self.edit_.parameter_names)
+        return self._adapted(run_for(plain=False), self._model, self.edit_.parameter_names)
 
     def _editable_for(self, estimator: Any, X: Any) -> Editable:
         return self._adapted(run_for(X), estimator, self.edit_.parameter_names)

@@ -13,10 +13,19 @@ from fairij.cli import app
 from fairij.cli.console import audit_dict
 from fairij.cli.folder import audit_from_dict
 from fairij.errors import FairIJWarning
-from fairij.fairness import CONSTRAINTS, GAPS
+from fairij.fairness import CONSTRAINTS, GAPS, Rate
 from fairij.report.checks import checks
 from fairij.report.comparisons import gap_metric, metric_rows, on_test_rows, on_validation_rows
+from fairij.report.everyday import PHRASES
 from fairij.report.headline import answer
+
+
+def said_of(rate: Rate, text: str) -> bool:
+    """Whether a sentence tells the rate in everyday words."""
+    if not rate.is_classification:
+        return "On average the model now" in text
+    among, verb = PHRASES[rate.name].among.partition("{}")[0], PHRASES[rate.name].verb
+    return among in text and verb.partition("{}")[0] in text
 
 
 @pytest.mark.parametrize("name", GAPS)
@@ -42,8 +51,9 @@ def test_a_fit_lowers_the_gap_and_the_page_has_words_for_it(name: str) -> None:
     validation, unseen = on_validation_rows(result), on_test_rows(result, *rest)
     assert gap_metric(result) == gap.metric_name
     text = answer(result, unseen)
-    assert f"The task was to lower the {gap.words} between" in text
-    assert f"On the test rows the gap went from {unseen.before[gap.metric_name]:.4f}" in text
+    assert f"{gap.words} {unseen.before[gap.metric_name]:.4f} → " in text
+    assert all(said_of(rate, text) for rate in gap.rates) or gap.form == "highest"
+    assert "To get there, " in text
     said = " ".join(check.text for check in checks(result, validation, unseen))
     defined = not np.isnan(unseen.after[gap.metric_name])  # nobody may be predicted as a class
     after = "went from" if defined else "on the test rows is not defined"

@@ -21,6 +21,7 @@ from sklearn.ensemble import (
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -28,6 +29,7 @@ from sklearn.preprocessing import StandardScaler
 sys.path.insert(0, str(Path(__file__).parents[1] / "language"))
 
 from biased import mlp, problem
+from fairij import BlackBox
 from fairij.data.sources import ArraySource
 from fairij.models import FAMILIES, EditableDefaults, adapt
 from fairij.models.base import Delegating, Linearization
@@ -120,6 +122,17 @@ def catboost(X: Any, y: Any) -> Any:
     library = pytest.importorskip("catboost")
     settings = {"iterations": 3, "depth": 2, "verbose": False, "thread_count": 1}
     return library.CatBoostClassifier(allow_writing_files=False, **settings).fit(X, y)
+
+
+@case("black box")
+def black_box(X: Any, y: Any) -> Any:
+    return BlackBox(fit(GaussianNB(), X, y)).fit(X)
+
+
+@case("black box, three classes, trees", "three")
+def black_box_of_three(X: Any, y: Any) -> Any:
+    box = BlackBox(fit(GaussianNB(), X, y), correction="trees")
+    return box.fit(X, grouped=(X, (X[:, 0] > 0).astype(int)))
 
 
 @case("ebm", "three")
@@ -295,7 +308,7 @@ def test_streaming_passes_on_every_capability(chunk: int, monkeypatch: pytest.Mo
 
 
 def test_several_processes_pass_on_every_capability(one_process: None) -> None:
-    check_wrapper(ShardedEditable, Shard, own=("held_bytes", "row_products"))
+    check_wrapper(ShardedEditable, Shard, own=("held_bytes", "row_products", "factors"))
     check_wrapper(ShardedEditable)
 
 

@@ -150,9 +150,8 @@ def test_a_guide_that_shows_nothing_new_is_left(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_sample_must_have_rows() -> None:
-    with pytest.raises(
-        InvalidInputError, match="`sample_rows` must be a whole number of at least 0; got -1"
-    ):
+    said = "`sample_rows` must be a whole number of at least 0, or 'auto'; got -1"
+    with pytest.raises(InvalidInputError, match=said):
         ConjugateGradient(sample_rows=-1)
 
 

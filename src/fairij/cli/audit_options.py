@@ -13,6 +13,7 @@ from fairij.cli.options import (
     Config,
     Force,
     Json,
+    MaybeModel,
     MeasureOptions,
     ModelOptions,
     TableOptions,
@@ -23,11 +24,6 @@ from fairij.cli.options import (
 class PredictionOptions:
     """Columns that hold what a model said, in place of the model."""
 
-    score: Annotated[
-        str | None,
-        "Without --model: the column of scores of any model, chances from 0 to 1 of the positive "
-        "label.",
-    ] = None
     prediction: Annotated[
         str | None,
         "Without --model: the column of predicted labels (numbers, with --loss squared_error).",
@@ -118,10 +114,7 @@ class CompareOptions:
 class AuditOptions(CompareOptions):
     """The options of `audit`."""
 
-    model: Annotated[
-        Path | None,
-        "The model file, or a Hugging Face folder. Without it --score or --prediction.",
-    ] = None
+    model: MaybeModel = None
     predictions: PredictionOptions
     page: AuditPageOptions
     gate: GateOptions

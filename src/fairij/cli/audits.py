@@ -11,11 +11,12 @@ import pandas as pd
 import typer
 
 from fairij.cli.audit_options import AuditOptions
+from fairij.cli.black_boxes import opened
 from fairij.cli.config import file_hash
 from fairij.cli.console import audit_dict, print_json, say, show_audits, show_subgroups
 from fairij.cli.errors import LIMIT_BROKEN
 from fairij.cli.gates import check_limits, judged, show_gate, told, write_files
-from fairij.cli.measure import measured
+from fairij.cli.measure import asked_at_least, measured
 from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
 from fairij.cli.predictions import audit_table, read_predictions
 from fairij.cli.rows import check_two_groups, features_said, read_part
@@ -90,13 +91,13 @@ def _show(
 
 
 def _of_model(asked: AuditOptions, path: Path) -> Measured:
-    given, explored = asked.predictions, asked.page.columns
-    if given.score is not None or given.prediction is not None:
+    explored, columns = asked.page.columns, asked.columns
+    if asked.predictions.prediction is not None:
         raise InvalidInputError(
-            "--score and --prediction name what a model said, and --model asks the model: leave "
-            "one of the two out."
+            "--prediction names what a model said, and --model asks the model: leave one of the "
+            "two out."
         )
-    file, table = asked.opening.open(path), asked.table
+    file, table = asked_at_least(opened(asked.opening, path, columns.score)), asked.table
     part = read_part(table.table, table.query, asked.columns, file, others=explored)
     check_two_groups(part, table.table)
     attributes = _attributes(part.groups, part.others)
@@ -109,7 +110,7 @@ def _of_model(asked: AuditOptions, path: Path) -> Measured:
 def _of_predictions(asked: AuditOptions) -> Measured:
     given = read_predictions(asked)
     found = audit_table(asked, given, _attributes(given.groups, given.others))
-    columns = (asked.predictions.score, asked.predictions.prediction)
+    columns = (asked.columns.score, asked.predictions.prediction)
     source = ", ".join(name for name in columns if name is not None)
     return Measured(found, source, len(given), {"predictions": source})
 

@@ -12,6 +12,7 @@ from fairij.cli.audit_options import AuditOptions, CompareOptions
 from fairij.cli.errors import EPILOG
 from fairij.cli.options import (
     LABEL_CONSTRAINTS,
+    ApplyOptions,
     Config,
     DataHome,
     Force,
@@ -89,6 +90,8 @@ def influence(asked: InfluenceOptions) -> None:
     "--test test.csv --label income --sensitive sex --out result",
     "fairij mitigate --model model.skops --train train.parquet --validation validation.parquet "
     "--label y --sensitive race --constraint equal_opportunity --accuracy-budget 0.01 --out result",
+    "fairij mitigate --score p --train train.csv --validation validation.csv --label y "
+    "--sensitive sex --out result",
     "fairij mitigate --config result/settings.toml --out again",
 )
 def mitigate(asked: MitigateOptions) -> None:
@@ -103,12 +106,20 @@ def mitigate(asked: MitigateOptions) -> None:
     run(asked)
 
 
-@command(app, "fairij apply --model model.txt --edit result/edit.safetensors --out fair-model.txt")
-def apply(asked: MoveOptions) -> None:
-    """Apply a saved edit to the model that it was made for."""
-    from fairij.cli.edits import move
+@command(
+    app,
+    "fairij apply --model model.txt --edit result/edit.safetensors --out fair-model.txt",
+    "fairij apply --score p --edit result/black_box.safetensors --table new.csv --out scored.csv",
+)
+def apply(asked: ApplyOptions) -> None:
+    """Apply a saved edit to the model that it was made for, or score a table by the edited model.
 
-    move(asked, undo=False)
+    With --table, the new table has the columns of the old one, fair_score (the chance of the
+    positive label) and fair_prediction.
+    """
+    from fairij.cli import edits
+
+    edits.apply(asked)
 
 
 @command(

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
+from fairij.cli.black_boxes import is_box_file, opened, reader, score_table
 from fairij.cli.console import tell
-from fairij.cli.options import MoveOptions
+from fairij.cli.options import ApplyOptions, MoveOptions
 from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
 from fairij.errors import InvalidInputError
 from fairij.models import adapt
@@ -20,12 +21,26 @@ from fairij.storage.model_files import ModelFile
 PROBE_BYTES = 2**16
 
 
+def apply(asked: ApplyOptions) -> None:
+    """Write the edited model, or a table with its scores."""
+    if asked.table is not None:
+        score_table(asked)
+        return
+    if asked.model is None or is_box_file(asked.edit):
+        raise InvalidInputError(
+            "The correction of a black box is applied to rows: name the table by --table, and "
+            "the model by --model or the column of its scores by --score."
+        )
+    given = (asked.model, asked.edit, asked.out, asked.opening)
+    move(MoveOptions(*given, asked.as_json, asked.force), undo=False)
+
+
 def move(asked: MoveOptions, *, undo: bool) -> None:
     """Write the model with the edit, or without it."""
     model, out, opening = asked.model, asked.out, asked.opening
     check_file(out, force=asked.force)
     check_inputs_apart(out, {"edit": asked.edit})
-    file, change = opening.open(model), Edit.load(asked.edit)
+    file, change = opened(opening, model, None), Edit.load(asked.edit)
     if out.suffix != file.suffix:
         raise InvalidInputError(
             f"The edited model is written in the format of {model}, so --out must end "
@@ -33,7 +48,7 @@ def move(asked: MoveOptions, *, undo: bool) -> None:
         )
     moved = change.undo(file.model) if undo else change.apply(file.model)
     with whole_file(out, force=asked.force) as target:
-        save_model(file, moved, target, opening.open)
+        save_model(file, moved, target, reader(file, opening))
     done, where = ("Removed", "from") if undo else ("Applied", "to")
     tell(
         {"out": str(out), "kind": file.kind, "edit": dict(change.settings)},

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import typer
 
+from fairij.cli.black_boxes import opened_to_edit
 from fairij.cli.config import note_changed, shortened
 from fairij.cli.console import tell
 from fairij.cli.measure import model_speaks
@@ -270,7 +271,7 @@ def write_scores(asked: InfluenceOptions) -> None:
     for target in (out, settings_file):
         check_file(target, force=force)
         check_inputs_apart(target, asked.files())
-    file = asked.opening.open(asked.model)
+    file = opened_to_edit(asked)
     note_changed(asked.config, asked.files())
     mitigator = fit(file, asked, search=QUICK).mitigator
     frame = scores_frame(mitigator)

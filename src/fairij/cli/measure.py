@@ -16,6 +16,7 @@ import torch
 
 import fairij
 from fairij.cli.audit_options import CompareOptions
+from fairij.cli.black_boxes import boxed, corrected, is_box_file, opened
 from fairij.cli.console import audit_dict, print_json, show_audits
 from fairij.cli.options import (
     MeasureOptions,
@@ -46,21 +47,34 @@ def compare_models(models: list[Path], asked: CompareOptions) -> None:
             f"The first must be the model that edits are applied to, but {models[0]} holds an "
             "edit: name the model before it."
         )
-    base = asked.opening.open(models[0])
+    base = asked_at_least(opened(asked.opening, models[0], asked.columns.score))
     part = check_two_groups(_read(asked, base), table)
     found = {names[0]: measured(base.model, part, asked.how)}
     for name, path in zip(names[1:], models[1:], strict=True):
         edit = _edit_at(path)
-        if edit is not None:
+        if is_box_file(path):
+            found[name] = measured(corrected(base.model, path), part, asked.how, confirmed=True)
+        elif edit is not None:
             found[name] = measured(edit.apply(base.model), part, asked.how, confirmed=True)
         else:
-            file = asked.opening.open(path)
+            file = asked_at_least(opened(asked.opening, path, asked.columns.score))
             found[name] = measured(file.model, _read(asked, file), asked.how)
     if asked.as_json:
         audits = {name: audit_dict(audit) for name, audit in found.items()}
         print_json({"rows": len(part), "models": audits})
         return
     show_audits(f"{len(part)} rows of {table.name}", found)
+
+
+def asked_at_least(file: ModelFile) -> ModelFile:
+    """The model; one that cannot be edited, but gives probabilities, is only asked for them."""
+    try:
+        adapt(file.model)
+    except InvalidInputError:
+        if hasattr(file.model, "predict_proba"):
+            return boxed(file)
+        raise
+    return file
 
 
 def _read(asked: CompareOptions, file: ModelFile) -> Part:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fairij.cli.black_boxes import opened_to_edit, reader
 from fairij.cli.config import file_hash, note_changed
 from fairij.cli.console import metrics_table, positive_said, print_json, say, show
 from fairij.cli.edits import save_model
@@ -43,7 +44,7 @@ def run(asked: MitigateOptions) -> None:
     check_folder(out, COMMAND, force=asked.force)
     check_inputs_apart(out, asked.files())
     _check_apart(asked)
-    file = asked.opening.open(asked.model)
+    file = opened_to_edit(asked)
     test = None
     if page.test is not None:
         test = read_part(page.test, page.test_query, asked.columns, file, with_weights=False)
@@ -62,7 +63,7 @@ def run(asked: MitigateOptions) -> None:
     holds = folder_holds(file.saved_name(), page)
     with whole_folder(out, COMMAND, holds, force=asked.force) as folder:
         model = folder / file.saved_name()
-        save_model(file, mitigator.estimator_, model, asked.opening.open)
+        save_model(file, mitigator.estimator_, model, reader(file, asked.opening))
         (folder / MARK).write_text(asked.settings(COMMAND), encoding="utf-8")
         facts = _facts(file, fitted, asked.columns, test, shown, about)
         facts |= {} if probe is None else {"probe": probe_summary(probe)}

@@ -22,12 +22,16 @@ from fairij.storage.model_files import ModelFile
 
 
 def about_of(
-    model: Path, file: ModelFile, tables: FitTables, page: PageOptions, columns: ColumnOptions
+    model: Path | None,
+    file: ModelFile,
+    tables: FitTables,
+    page: PageOptions,
+    columns: ColumnOptions,
 ) -> About:
     """The names that the page uses."""
     files = {"training": tables.train, "validation": tables.validation, "test": page.test}
     return About(
-        model=model.name,
+        model=str(columns.score) if model is None else model.name,
         edited=file.saved_name(),
         tables={name: path.name for name, path in files.items() if path is not None},
         label=columns.label,

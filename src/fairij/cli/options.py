@@ -36,6 +36,10 @@ ShowColumn = Annotated[
     "repeatable.",
 ]
 OUTPUTS_HELP = "What a torch module returns: logits, probabilities, or auto to find out."
+SCORE_HELP = (
+    "Without --model: the column in which the scores of any model stand, chances from 0 to 1 of "
+    "the positive label."
+)
 THRESHOLD_HELP = (
     "Accept rows whose chance of the positive label is at least this, as 0.3; or top=0.1, the "
     "tenth with the highest chances."
@@ -149,6 +153,7 @@ class ColumnOptions:
         "It also confirms an order that the table speaks against.",
     ] = None
     text: Annotated[str | None, "The column of text, for a Hugging Face model."] = None
+    score: Annotated[str | None, SCORE_HELP] = None
 
 
 @dataclass(frozen=True)
@@ -288,6 +293,14 @@ class EditOptions:
     ] = None
     batch_size: Annotated[int | None, "Rows per batch (torch)."] = None
     memory_limit: Annotated[int, "Bytes to keep between passes."] = 2**28
+    black_box: Annotated[
+        bool,
+        "Leave the model as it is, and edit a correction of its scores. So any scikit-learn "
+        "classifier can be taken; scores in a column and ONNX files always are.",
+    ] = False
+    correction: Annotated[
+        str, "Of a black box: linear in the columns, or trees (a few small ones)."
+    ] = "linear"
     confidence: Annotated[float, "Level of the intervals."] = 0.95
     seed: Annotated[
         int, Option(min=0, help="Seed of every random choice.", rich_help_panel="The edit")
@@ -298,6 +311,10 @@ class EditOptions:
 
 
 ModelPath = Annotated[Path, "The model file, or a Hugging Face folder."]
+MaybeModel = Annotated[
+    Path | None,
+    "The model file, or a Hugging Face folder. Without it, name a column of scores by --score.",
+]
 Config = Annotated[
     Path | None,
     Option(
@@ -315,11 +332,11 @@ Force = Annotated[bool, "Replace what an earlier run wrote there."]
 class InfluenceOptions:
     """The options of `influence`."""
 
-    model: ModelPath
     tables: FitTables
     columns: ColumnOptions
     opening: ModelOptions
     edit: EditOptions
+    model: MaybeModel = None
     out: Annotated[Path, "New .csv or .parquet file, one line per row."]
     as_json: Json = False
     force: Force = False
@@ -357,12 +374,33 @@ class MitigateOptions(InfluenceOptions):
 
 @dataclass(frozen=True)
 class MoveOptions:
-    """The options of `apply` and `undo`."""
+    """The options of `undo`."""
 
     model: ModelPath
     edit: Annotated[Path, "The edit, as `mitigate` wrote it."]
     out: Annotated[Path, "New model file, in the same format."]
     opening: ModelOptions
+    as_json: Json = False
+    force: Force = False
+    config: Config = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyOptions:
+    """The options of `apply`."""
+
+    model: MaybeModel = None
+    edit: Annotated[Path, "The edit, or the correction of a black box, as `mitigate` wrote it."]
+    out: Annotated[Path, "New model file, in the same format; with --table, the new table."]
+    opening: ModelOptions
+    table: Annotated[
+        Path | None,
+        "Write this table with the scores of the edited model, instead of the edited model.",
+    ] = None
+    score: Annotated[str | None, SCORE_HELP] = None
+    features: Annotated[
+        list[str] | None, "A feature column of the table, if the model knows none; repeatable."
+    ] = None
     as_json: Json = False
     force: Force = False
     config: Config = None
@@ -414,6 +452,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "reuse": get_args(Validation),
         "loss": ("auto", *LOSSES),
         "outputs": OUTPUTS,
+        "correction": ("linear", "trees"),
     }
 
 

@@ -18,6 +18,7 @@ from fairij.cli.rows import check_missing, groups_of, weights_of
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.groups import encode_groups
+from fairij.fairness.score_audits import ROUNDED
 from fairij.storage.tables import read_table, require_columns
 
 REVERSED = 0.45  # upper end of an AUC below which scores speak for the other label
@@ -75,13 +76,13 @@ def _favourable_last(found: Predictions) -> list[str]:
 def read_predictions(asked: AuditOptions) -> Predictions:
     """Read and check the columns that are named."""
     path, columns, given = asked.table.table, asked.columns, asked.predictions
-    if given.score is None and given.prediction is None:
+    if columns.score is None and given.prediction is None:
         raise InvalidInputError(
             "An audit needs a model (--model), or the column of a table that holds a model's "
             "scores (--score) or predicted labels (--prediction)."
         )
     frame = read_table(path, query=asked.table.query)
-    roles = (columns.label, given.score, given.prediction, columns.weights)
+    roles = (columns.label, columns.score, given.prediction, columns.weights)
     named = [name for name in roles if name is not None]
     sensitive = list(dict.fromkeys(columns.sensitive))
     explored = list(asked.page.columns)
@@ -100,7 +101,7 @@ def read_predictions(asked: AuditOptions) -> Predictions:
             raise InvalidInputError("Predicted numbers are named by --prediction.")
         truth, made = (frame[name].to_numpy() for name in (columns.label, given.prediction))
         return Predictions(truth, made, None, groups, weight, None)
-    score = None if given.score is None else _scores(frame[given.score], path)
+    score = None if columns.score is None else _scores(frame[columns.score], path)
     predicted = None if given.prediction is None else frame[given.prediction]
     y, said, labels, favourable = _labels(frame[columns.label], predicted, columns, path)
     if score is not None and labels is None:
@@ -119,14 +120,14 @@ def _scores(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:
             f"{column.iloc[0]!r}. Name a column of predicted labels by --prediction."
         )
     score = column.to_numpy(dtype=np.float64)
-    if score.min() < 0 or score.max() > 1:
+    if score.min() < -ROUNDED or score.max() > 1 + ROUNDED:
         raise InvalidInputError(
             f"The scores {column.name!r} of {path} must be chances from 0 to 1, and they lie "
             f"between {score.min():g} and {score.max():g}: turn log-odds s into chances by "
             "1 / (1 + exp(-s)). Of points on another scale, name the decisions that are made from "
             "them by --prediction."
         )
-    return score
+    return score.clip(0, 1)
 
 
 def _labels(
@@ -217,7 +218,7 @@ def _check_direction(made: Audit, found: Predictions, asked: AuditOptions) -> No
     if high < REVERSED:
         first, second = found.names
         raise InvalidInputError(
-            f"--score {asked.predictions.score} must be the chance of {second!r}, but it is higher "
+            f"--score {asked.columns.score} must be the chance of {second!r}, but it is higher "
             f"for {first!r} (area under the ROC curve {area:.2f}). If it is the chance of "
             f"{first!r}, say --classes {second} --classes {first}; if all is right as it is, "
             f"confirm it by --classes {first} --classes {second}."

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from fairij.cli.black_boxes import laid_out, opened
 from fairij.cli.config import (
     FORMER,
     HASHES,
@@ -26,6 +27,7 @@ from fairij.cli.outputs import MARK, PAGE, check_file, whole_file
 from fairij.cli.rows import read_part
 from fairij.cli.trust import RUNS_CODE, notes_of, require_given
 from fairij.errors import InvalidInputError
+from fairij.models.registry import is_black_box
 
 GROUPS = (ModelOptions, ColumnOptions, FitTables, EditOptions, PageOptions)
 OWN = FORMER | {"model": Path, HASHES: dict[str, str]}
@@ -53,10 +55,13 @@ def write_again(
         )
     with _as_said_in(folder / MARK):
         columns, tables = _of(ColumnOptions, settings), _of(FitTables, settings)
-        given = {name: value for name, value in shown.items() if value is not None}
-        page = dataclasses.replace(_of(PageOptions, settings), **given)
-        file = opening.open(Path(settings["model"]))
-        unfitted = make_mitigator(file.model, _of(EditOptions, settings))
+        wanted = {name: value for name, value in shown.items() if value is not None}
+        page = dataclasses.replace(_of(PageOptions, settings), **wanted)
+        edit, model = _of(EditOptions, settings), settings.get("model")
+        how = {"black_box": edit.black_box, "correction": edit.correction}
+        file = opened(opening, Path(model) if model else None, columns.score, **how)
+        given = laid_out(file.model, folder) if is_black_box(file.model) else file.model
+        unfitted = make_mitigator(given, edit)
     fitted = read_result(folder, unfitted)
     _check_unchanged(folder, settings)
     with _as_said_in(folder / MARK):
@@ -70,7 +75,7 @@ def write_again(
         )
     with whole_file(target, force=force) as written, _as_said_in(folder / MARK), _fitting(folder):
         probe = probe_of(fitted, file, train, test, page)
-        about = about_of(Path(settings["model"]), file, tables, page, columns)
+        about = about_of(Path(model) if model else None, file, tables, page, columns)
         write_page(fitted, written, train=train, test=test, page=page, probe=probe, about=about)
     add_to_contents(folder, target, page_holds(page))
     return target
@@ -90,7 +95,8 @@ def _settings(folder: Path, opening: ModelOptions) -> dict[str, Any]:
         raise InvalidInputError(
             f"{folder} must be a folder as `fairij mitigate` writes it, with {MARK}: {error}"
         ) from None
-    missing = [key for key in ("model", "train", "label", "sensitive") if key not in settings]
+    known_by = "score" if "score" in settings else "model"
+    missing = [key for key in (known_by, "train", "label", "sensitive") if key not in settings]
     if missing:
         raise InvalidInputError(
             f"{mark} must say {missing[0]!r}, but does not: add it as `fairij mitigate` had it."

@@ -81,13 +81,20 @@ def read_part(
     sensitive = list(dict.fromkeys(columns.sensitive))
     weights = [columns.weights] if columns.weights and with_weights else []
     has_groups = with_groups or all(name in table.columns for name in sensitive)
-    needed = [columns.label, *weights, *(sensitive if has_groups else []), *others]
+    needed = [
+        columns.label,
+        *([file.score] if file.score else []),
+        *weights,
+        *(sensitive if has_groups else []),
+        *others,
+    ]
     require_columns(table.columns, needed, where=str(path))
     names = _feature_names(table.columns, columns, file, path)
     frame = table.read(list(dict.fromkeys(needed)))
     label = frame[columns.label]
     check_missing(label, path, "the label column")
     y, words, classes = read_labels(label, columns, file, path)
+    names += [file.score] if file.score and file.score not in names else []
     features, X = table.features(names, file.prepare)
     check_categories(file.model, _in_parts(features), where=str(path))
     return Part(
@@ -120,11 +127,11 @@ def _feature_names(
         return [columns.text]
     asked = list(columns.features or [])
     if file.columns is not None:
-        return _as_the_model_has_them(known, asked, file.columns, path)
+        return as_the_model_has_them(known, asked, file.columns, path)
     if asked:
         require_columns(known, asked, where=str(path))
         return asked
-    left_out = {columns.label, columns.weights}
+    left_out = {columns.label, columns.weights, columns.score}
     left_out |= set() if columns.sensitive_as_features else set(columns.sensitive)
     names = [name for name in known if name not in left_out]
     if not names:
@@ -132,7 +139,7 @@ def _feature_names(
     return names
 
 
-def _as_the_model_has_them(
+def as_the_model_has_them(
     found: Sequence[str], asked: list[str], known: tuple[str, ...], path: Path
 ) -> list[str]:
     """The model's columns in its order. LightGBM turns spaces in names into underscores."""

@@ -26,6 +26,7 @@ from fairij.fairness.rates import Array, ratio_of
 from fairij.fairness.scores import BINS, SMALLEST, calibration_error
 
 COLUMNS = ["value", "low", "high"]
+ROUNDED = 1e-5  # how far the float32 of a library may lead outside of 0 to 1
 ROUNDING = 1e-12  # of a chance that was read from text, or taken from 1
 
 
@@ -139,8 +140,8 @@ def look_like_scores(y_true: Any, values: Any) -> bool:
     if given.dtype.kind != "f" or given.size == 0 or np.isnan(given).any():
         return False
     if given.ndim == 2 and given.shape[1] == 2:
-        return bool(((given >= 0) & (given <= 1)).all())
-    inside, whole = (given >= 0) & (given <= 1), given == given.round()
+        return bool(((given >= -ROUNDED) & (given <= 1 + ROUNDED)).all())
+    inside, whole = (given >= -ROUNDED) & (given <= 1 + ROUNDED), given == given.round()
     if given.ndim > 2 or not inside.all() or whole.all():
         return False
     return len(np.unique(vector("y_true", y_true))) <= 2  # else fractions are labels, or a mistake
@@ -155,7 +156,7 @@ def read_scores(name: str, values: Any, rows: int) -> Array:
             "several labels audit the predicted labels."
         )
     p = numbers(name, given[:, 1] if given.ndim == 2 and given.shape[1] == 2 else values, rows)
-    outside = (p < 0) | (p > 1)
+    outside = (p < -ROUNDED) | (p > 1 + ROUNDED)
     if outside.any():
         row = int(np.flatnonzero(outside)[0])
         raise InvalidInputError(
@@ -163,7 +164,7 @@ def read_scores(name: str, values: Any, rows: int) -> Array:
             "s into chances by 1 / (1 + exp(-s)); of points on another scale audit the decisions "
             "that are made from them."
         )
-    return p
+    return p.clip(0, 1)
 
 
 def accepted(chance: Array, threshold: Any, weight: Array | None) -> NDArray[np.bool_]:

@@ -29,7 +29,7 @@ def score_changes(
     both = torch.from_numpy(np.stack(chances).astype(np.float64))
     own = Groups(groups.codes, groups.names, chances=groups.chances, weight=weight,
                  spare=groups.spare)  # fmt: skip
-    found = scored(both, torch.from_numpy(y), own)
+    found = scored(both, torch.from_numpy(np.array(y)), own)
     z = float(norm.isf((1 - confidence) / 2))
     pulls = [_pulls(p, y, weight) for p in chances]
     rows: dict[str, Row] = {}

@@ -215,7 +215,7 @@ class Engine:
 
     def _solve(self, inverse: Inverse, dropped: Tensor) -> Solution:
         pull = nested_gradients(self.objective, dropped, [len(dropped)])[:, 0]
-        return inverse.solve(pull, tolerance=inverse.edit_tolerance)
+        return inverse.solve(pull)
 
     def _notice_choice(self, table: pd.DataFrame, chosen: int, ranking: Ranking) -> None:
         rule = self.settings.selection

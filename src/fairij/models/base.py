@@ -9,6 +9,7 @@ each and writes the rest; `fairij.models.contract.check_editable` says what is m
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -32,6 +33,24 @@ HELD_BACK = (
     "trained on them. Give all training rows in their original order, or train without early "
     "stopping for the number of rounds that it found."
 )
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The Jacobians of n rows through one linear layer: ``sum_t d_t x_t^T`` over T places.
+
+    ``weight`` ``(out, in)`` and ``bias`` ``(out,)`` say where these parameters lie in theta.
+    """
+
+    weight: slice | None
+    bias: slice | None
+    inputs: Tensor  # x, (n, T, in); in = 0 without a weight
+    slopes: Tensor  # d, (n, C, T, out)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """``out``, and ``in`` with one more for a bias."""
+        return self.slopes.shape[-1], self.inputs.shape[-1] + (self.bias is not None)
 
 
 class Linearization(Protocol):
@@ -88,6 +107,9 @@ class Linearization(Protocol):
     def row_products(self) -> Tensor | None:
         """``J J^T``, ``(N, N)``, for one output, if J need not be formed for it; else None."""
 
+    def factors(self) -> list[Factors] | None:
+        """The Jacobians of few rows as outer products, layer by layer; None if they are not."""
+
     def held_bytes(self) -> int | None:
         """Bytes of rows that this object keeps in memory; None if unknown."""
 
@@ -126,6 +148,9 @@ class LinearizationDefaults(JacobianDefaults):
         return torch.stack([found.get(k, nothing) for k in range(len(pieces))], 1)
 
     def row_products(self) -> Tensor | None:
+        return None
+
+    def factors(self) -> list[Factors] | None:
         return None
 
 

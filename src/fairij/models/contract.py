@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fairij.data.checks import members
 from fairij.data.rows import n_rows
-from fairij.models.base import Editable, Evaluator, Linearization, Some
+from fairij.models.base import Editable, Evaluator, Factors, Linearization, Some
 from fairij.models.constant import ConstantLinearization, FeatureJacobian
 from fairij.models.losses import LOSSES
 from fairij.models.registry import adapt
@@ -130,6 +130,12 @@ def _check_rows(linear: Linearization) -> None:
         _close("diagonal, by rows", diagonal, exact_diagonal)
     if products is not None:
         _close("row_products, by rows", products, torch.einsum("ncd,mcd->nm", J, J))
+    for layer in linear.factors() or []:
+        own = torch.einsum("ncto,nti->ncoi", layer.slopes, layer.inputs).flatten(2)
+        if layer.weight is not None:
+            _close("factors of a weight, by rows", own, J[..., layer.weight])
+        if layer.bias is not None:
+            _close("factors of a bias, by rows", layer.slopes.sum(2), J[..., layer.bias])
     if squares is not None:
         _check_shape("row_squares", squares, (n,))
         high = bool((squares >= exact - SAME[z.dtype] * exact.max()).all())
@@ -309,6 +315,10 @@ class _Shortcuts(ConstantLinearization):
     def row_products(self) -> Tensor:
         return self.jacobian.X @ self.jacobian.X.T
 
+    def factors(self) -> list[Factors]:
+        X = self.jacobian.X
+        return [Factors(slice(0, X.shape[1]), None, X[:, None], X.new_ones(len(X), 1, 1, 1))]
+
     def along(self, direction: Tensor, scales: Tensor) -> Tensor:
         return super().along(direction, scales) + 0.25 * (len(scales) > 1)
 
@@ -371,6 +381,7 @@ QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "restrict": lambda part, X: part.restrict(SOME).jvp(THREE),
     "moved": lambda part, X: torch.stack([(at := part.moved(THREE)).outputs, at.jvp(THREE)]),
     "sums": lambda part, X: part.sums(NINE, PIECES),
+    "factors": lambda part, X: torch.cat([f.inputs * f.slopes[:, 0] for f in part.factors()]),
     "gram": lambda part, X: part.gram(NINE[:, None, None]),
     "diagonal": lambda part, X: part.diagonal(lambda rows: NINE[rows, None, None].abs()),
     "along": lambda part, X: part.along(THREE, NINE[6:]),

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
-from fairij.data.checks import members
+from fairij.data.checks import Data, members
+from fairij.data.rows import is_streamed, take_rows
 from fairij.errors import InvalidInputError
 from fairij.models.base import Editable, EditableDefaults
 from fairij.models.whole import whole
@@ -72,6 +73,7 @@ FAMILIES: list[Family] = [
         peft="PeftModel",
         fairij="TriggerTokens, TextClassifier",
     ),
+    family("black_box.editable:BlackBoxEditable", "fairij's BlackBox", fairij="BlackBox"),
     family("torch.module:TorchEditable", "torch.nn.Module", torch="Module"),
     family(
         "sklearn.linear:LinearEditable",
@@ -116,12 +118,15 @@ FAMILIES: list[Family] = [
 ]
 
 REFUSED: dict[str, str] = {  # class names -> the reason and the cure
-    "CalibratedClassifierCV": "it changes the scores of a trained classifier; edit that classifier "
-    "first, then wrap the edited one, as in "
+    "CalibratedClassifierCV": "it changes the scores of trained classifiers; edit it as a whole, "
+    "by a correction that is added to its log-odds: FairIJ(BlackBox(model)). Or edit the "
+    "classifier first, then wrap the edited one, as in "
     "CalibratedClassifierCV(FrozenEstimator(fair.estimator_))",
     "FixedThresholdClassifier TunedThresholdClassifierCV": "it moves the threshold of a trained "
-    "classifier; edit that classifier (its `estimator_`), then choose the threshold of the edited "
-    "one, as in FixedThresholdClassifier(FrozenEstimator(fair.estimator_))",
+    "classifier; edit it as a whole: FairIJ(BlackBox(model), threshold=...), with the cut-off that "
+    "decisions are made at (of a tuned one its `best_threshold_`). Or edit its `estimator_`, then "
+    "choose the threshold of the edited one, as in "
+    "FixedThresholdClassifier(FrozenEstimator(fair.estimator_))",
     "TransformedTargetRegressor": "its predictions are transformed after they are made; edit its "
     "`regressor_` on the transformed target",
     "OneVsRestClassifier OneVsOneClassifier MultiOutputClassifier": "it consists of several "
@@ -145,7 +150,7 @@ OTHER_LIBRARIES: dict[str, str] = {  # libraries whose models look like known on
     "statsmodels": "its results cannot be copied with other parameters: fit the same model as "
     "scikit-learn's LogisticRegression(C=np.inf) or LinearRegression()",
     "onnxruntime onnx": "a graph for prediction has no trained model in it: give the model that it "
-    "was exported from",
+    "was exported from, or edit a correction of its scores, as in FairIJ(BlackBox('model.onnx'))",
 }
 SCRIPTED = (
     "A scripted module (torch.jit) cannot be edited, because its parameters cannot be replaced "
@@ -205,7 +210,21 @@ def adapt(model: Any, **options: Any) -> Editable:
         )
     raise InvalidInputError(
         f"No family of models recognises {type(model).__name__!r}; supported are "
-        f"{', '.join(known.name for known in FAMILIES)}. For anything else write an adapter: an "
+        f"{', '.join(known.name for known in FAMILIES)}. Of any model that gives chances a "
+        "correction can be edited: FairIJ(BlackBox(model)). For anything else write an adapter: an "
         f"object with the members of `fairij.models.Editable` ({', '.join(own)}; the rest from "
         "`EditableDefaults`). Give that object to FairIJ."
     )
+
+
+is_black_box = of_class("fairij", "BlackBox")
+
+
+def shaped(model: Any, data: Data) -> Any:
+    """The model with its parameters laid out; a black box learns them from the rows of a fit."""
+    if not is_black_box(model):
+        return model
+    X, groups = data.X_val, data.groups
+    if data.train_groups is not None and not is_streamed(data.X):
+        X, groups = data.X, data.train_groups
+    return model.shaped(data.X, (take_rows(X, groups.known), groups.codes[groups.known]))

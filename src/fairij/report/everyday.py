@@ -76,10 +76,18 @@ def _told_apart(values: Sequence[float], digits: int) -> bool:
     return all(a - b < 0.5 * unit or f"{a:.{digits}f}" != f"{b:.{digits}f}" for a, b in apart)
 
 
+OPPOSITES = {"false_negative_rate": "true_positive_rate", "error_rate": "accuracy"}
+
+
 def by_group(shown: Comparison, rate: str) -> tuple[dict[str, float], dict[str, float]]:
     """A rate of every group before and after, where it is defined."""
+    kind, bracket, rest = rate.partition("[")
+    column = OPPOSITES.get(kind, kind) + bracket + rest
     before, after = (
-        {str(group): float(value) for group, value in audit.by_group[rate].items()}
+        {
+            str(group): float(1 - value if kind in OPPOSITES else value)
+            for group, value in audit.by_group[column].items()
+        }
         for audit in (shown.before, shown.after)
     )
     known = [g for g in before if not (math.isnan(before[g]) or math.isnan(after[g]))]
@@ -98,7 +106,7 @@ def rate_sentence(
         return f"{start} {verb} {_ends(after)}."
     word = " now" if now else ""
     if len(after) > 2:
-        return f"{start}{word} {verb} {_ends(after)}, instead of {_ends(before, 'for ')}."
+        return f"{start}{word} {verb} {_ends(after)}. Before, it was {_ends(before, short=True)}."
     (one, other), figures = after, per_hundred(*after.values(), *before.values())
     a, b, a0, b0 = figures
     if abs(after[one] - after[other]) < CLOSED < abs(before[one] - before[other]):
@@ -112,7 +120,7 @@ def rate_sentence(
     )
 
 
-def _ends(rates: dict[str, float], start: str = "") -> str:
+def _ends(rates: dict[str, float], *, short: bool = False) -> str:
     """The two groups, or the highest and the lowest of more."""
     high, low = max(rates, key=lambda g: rates[g]), min(rates, key=lambda g: rates[g])
     if len(rates) == 2:
@@ -120,7 +128,7 @@ def _ends(rates: dict[str, float], start: str = "") -> str:
         a, b = per_hundred(rates[one], rates[other])
         return f"for {a} of 100 {one} and for {b} of 100 {other}"
     a, b = per_hundred(rates[high], rates[low])
-    if start:
+    if short:
         return f"{a} of 100 {high} and {b} of 100 {low}"
     return f"most often for {high}, {a} of 100, and least often for {low}, {b} of 100"
 
@@ -142,12 +150,13 @@ def gap_sentences(shown: Comparison, gap: Gap, about: About, *, edited: bool) ->
 
 def _widest(shown: Comparison, rate: str, about: About) -> tuple[str, str]:
     """The column of a rate and its label: of several classes the one that differs most."""
-    if rate in shown.after.by_group:
+    column = OPPOSITES.get(rate, rate)
+    if column in shown.after.by_group:
         return rate, quoted(shown.after.positive_label, about)
-    names = [str(name) for name in shown.after.by_group if str(name).startswith(f"{rate}[")]
+    names = [str(name) for name in shown.after.by_group if str(name).startswith(f"{column}[")]
     rates = shown.before.by_group[names]
-    name = str((rates.max() - rates.min()).idxmax())
-    return name, quoted(name.partition("[")[2].removesuffix("]"), about)
+    label = str((rates.max() - rates.min()).idxmax()).partition("[")[2].removesuffix("]")
+    return f"{rate}[{label}]", quoted(label, about)
 
 
 def _ratio(shown: Comparison, family: str, *, edited: bool) -> str:
@@ -159,10 +168,9 @@ def _ratio(shown: Comparison, family: str, *, edited: bool) -> str:
 
 
 def _highest(shown: Comparison, rate: str, *, edited: bool) -> str:
-    name = "accuracy" if rate == "error_rate" else rate
-    before, after = by_group(shown, name)
-    worst, was = min(after, key=lambda g: after[g]), min(before, key=lambda g: before[g])
-    a, a0 = per_hundred(1 - after[worst], 1 - before[was])
+    before, after = by_group(shown, rate)
+    worst, was = max(after, key=lambda g: after[g]), max(before, key=lambda g: before[g])
+    a, a0 = per_hundred(after[worst], before[was])
     if not edited:
         return f"The model is wrong most often for {worst}: for {a} of 100."
     return (

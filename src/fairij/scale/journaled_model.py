@@ -12,7 +12,15 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from fairij.models.base import Delegating, Editable, Evaluator, Linearization, Middle, Some
+from fairij.models.base import (
+    Delegating,
+    Editable,
+    Evaluator,
+    Factors,
+    Linearization,
+    Middle,
+    Some,
+)
 from fairij.scale.checkpoints import Journal
 
 T = TypeVar("T")
@@ -155,6 +163,9 @@ class JournaledLinearization(Recorded[Linearization]):
 
     def row_products(self) -> Tensor | None:
         return self._pass_if_any("row_products", lambda: self._inner.row_products())
+
+    def factors(self) -> list[Factors] | None:
+        return self._inner.factors()  # of few rows: cheap to make again
 
     def held_bytes(self) -> int | None:
         return self._inner.held_bytes()

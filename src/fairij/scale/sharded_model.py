@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fairij.models.base import Delegating, Evaluator, Linearization, Middle, Some
+from fairij.models.base import Delegating, Evaluator, Factors, Linearization, Middle, Some
 from fairij.scale.collectives import collected, done_by_all, gathered, summed
 from fairij.scale.sharding import Shard
 from fairij.scale.streaming import counted_from, shifted
@@ -140,6 +140,9 @@ class ShardedLinearization:
 
     def row_products(self) -> Tensor | None:
         return None  # of rows of two processes, which no process has
+
+    def factors(self) -> list[Factors] | None:
+        return None  # no process has all rows
 
     def held_bytes(self) -> int | None:
         """The bytes that this process keeps."""

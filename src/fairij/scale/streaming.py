@@ -16,7 +16,15 @@ from torch import Tensor
 from fairij.data.row_vectors import joined, release
 from fairij.data.sources import Source, part_of_table, table_rows
 from fairij.errors import InvalidInputError
-from fairij.models.base import Delegating, Editable, Evaluator, Linearization, Middle, Some
+from fairij.models.base import (
+    Delegating,
+    Editable,
+    Evaluator,
+    Factors,
+    Linearization,
+    Middle,
+    Some,
+)
 from fairij.models.torch.batches import retried
 
 CHUNK_BYTES = 2**25  # of features as float32; what is made from them takes a few times as much
@@ -212,6 +220,9 @@ class StreamedLinearization:
 
     def row_products(self) -> Tensor | None:
         return None  # of rows of two chunks, which are not in memory together
+
+    def factors(self) -> list[Factors] | None:
+        return self.restrict(torch.arange(len(self._source))).factors()
 
     def held_bytes(self) -> int | None:
         """The bytes of the chunks that are kept."""

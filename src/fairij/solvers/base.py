@@ -60,11 +60,6 @@ class InverseDefaults(Protocol):
         """How many products with the curvature were made so far; None if not counted."""
         return None
 
-    @property
-    def edit_tolerance(self) -> float | None:
-        """The tolerance that edits are solved to; None for the tolerance of everything else."""
-        return None
-
     def with_damping(self, damping: float) -> Inverse | None:
         """The inverse at another damping from work already done; None if there is no such way."""
         return None

@@ -26,14 +26,15 @@ from fairij.solvers.base import Solution, SolverDefaults, check_damping, columns
 from fairij.solvers.directions import Directions, Left
 from fairij.solvers.exact import not_positive_definite
 from fairij.solvers.guides import RowSpaceInverse, sampled
+from fairij.solvers.kronecker import KroneckerInverse, comes_in_factors
 from fairij.solvers.recycled import Recycled
 
+AUTO, SAMPLE = "auto", 2048  # rows
 SMALLER = 8  # a sample is drawn if there are at least so many times as many rows
 GUIDED, GUIDE_STEPS = 0.2, 50  # tolerance and steps of a loose solve on the sample
 WIDE = 32  # parameters per sampled row from which the sample is inverted among its rows
 DISTRUST = 0.2  # ridge of the sample; without it single rows dominate
 NOTHING_NEW = 1e-4  # the part of a direction that earlier ones do not span, at least
-EDITS = 2.0  # times the tolerance: an edit's error is conjugate to the solve for the gap's gradient
 USELESS = 0.9  # error of a direction that is raised, if rounding allows no better one
 ASTRAY = 0.5  # of a residual: what it may be off before it is only rounding
 WINDOW, SHORT_WINDOW = 4, 2  # steps whose gain says how much is left: plain, or guided
@@ -48,19 +49,19 @@ class ConjugateGradient(SolverDefaults):
     tolerance : float, default=1e-2
         Stop when the error in energy, ``|x - A^-1 b|_A / |A^-1 b|_A`` with ``|v|_A^2 = v^T A v``,
         is estimated to be at most this for every right-hand side. Columns of any scale count
-        alike. The estimate follows how fast the gains of the last steps fall. Edits that are tried
-        together are solved to twice this.
+        alike. The estimate follows how fast the gains of the last steps fall.
     max_steps : int, default=1000
         Products allowed in one call of ``solve``.
     memory_limit : int, default=2**29
         Bytes of stored directions; the oldest are dropped first. A sample takes half as much.
     on_failure : {"raise", "return"}, default="raise"
         What to do after ``max_steps``: raise, or return what was reached.
-    sample_rows : int, default=0
-        Use a sample of about so many rows as a preconditioner. Helps when CG needs many steps
-        (little damping, small tolerance). Not used for small training sets (less than 8 times as
-        many rows), on several processes, or for the full Hessian. In float32 use it for
-        tolerances down to 1e-4.
+    sample_rows : int or "auto", default="auto"
+        Use a sample of about so many rows as a preconditioner; 0 for none. "auto" takes 2048 rows
+        for networks whose edited parameters belong to linear layers. Helps other models when CG
+        needs many steps (little damping, small tolerance). Not used for small training sets (less
+        than 8 times as many rows), on several processes, or for the full Hessian. In float32 use
+        it for tolerances down to 1e-4.
 
     Examples
     --------
@@ -72,13 +73,14 @@ class ConjugateGradient(SolverDefaults):
     max_steps: int = 1000
     memory_limit: int = 2**29
     on_failure: str = "raise"
-    sample_rows: int = 0
+    sample_rows: int | str = "auto"
     name = "cg"
 
     def __post_init__(self) -> None:
         number_between("tolerance", self.tolerance, 0, 1)
         whole_number("max_steps", self.max_steps, 1)
-        whole_number("sample_rows", self.sample_rows, 0)
+        if self.sample_rows != AUTO:
+            whole_number("sample_rows", self.sample_rows, 0, otherwise=f", or {AUTO!r}")
         one_of("on_failure", self.on_failure, ("raise", "return"))
 
     def prepare(self, curvature: Curvature, damping: float) -> ConjugateInverse:
@@ -88,14 +90,17 @@ class ConjugateGradient(SolverDefaults):
         return ConjugateInverse(self, curvature, damping, guide=guide, window=window)
 
     def stopped_after(self, steps: int) -> ConjugateGradient:
-        return replace(self.unshared, max_steps=steps, on_failure="return")
+        rows = 0 if self.sample_rows == AUTO else self.sample_rows  # it pays off after some steps
+        return replace(self.unshared, max_steps=steps, on_failure="return", sample_rows=rows)
 
     def _guide(self, curvature: Curvature, damping: float) -> Guide | None:
         """The inverse of a sample's curvature."""
-        rows = len(curvature.objective.y)
-        if not 0 < SMALLER * self.sample_rows <= rows or processes() > 1:
+        rows = SAMPLE if isinstance(self.sample_rows, str) else self.sample_rows
+        if not 0 < SMALLER * rows <= len(curvature.objective.y) or processes() > 1:
             return None
-        sample = sampled(curvature, self.sample_rows)
+        if self.sample_rows == AUTO and not comes_in_factors(curvature):
+            return None
+        sample = sampled(curvature, rows)
         if sample is None:
             return None
         if len(sample.objective.theta) >= WIDE * len(sample.objective.y):
@@ -110,7 +115,8 @@ class ConjugateGradient(SolverDefaults):
             memory_limit=self.memory_limit // 2,
             on_failure="return",
         )
-        return ConjugateInverse(loose, sample, damping, window=SHORT_WINDOW)
+        own = KroneckerInverse.of(sample, damping)
+        return ConjugateInverse(loose, sample, damping, guide=own, window=SHORT_WINDOW)
 
 
 class ConjugateInverse:
@@ -138,11 +144,6 @@ class ConjugateInverse:
     def products(self) -> int:
         """How many products with the curvature were made."""
         return self.directions.count
-
-    @property
-    def edit_tolerance(self) -> float:
-        tolerance = self._settings.tolerance
-        return min(EDITS * tolerance, tolerance**0.5)
 
     def with_damping(self, damping: float) -> ConjugateInverse:
         """The inverse at another damping, of the same directions."""
@@ -334,5 +335,6 @@ def is_same(left: Key, right: Key) -> bool:
     )
 
 
-Guide = ConjugateInverse | RowSpaceInverse | Recycled  # of a sample, or of solves nearby
+# of a sample, or of solves nearby
+Guide = ConjugateInverse | RowSpaceInverse | KroneckerInverse | Recycled
 Key = tuple[tuple[str, Any], tuple[Tensor, ...]]

@@ -68,7 +68,7 @@ class _Dropping(SearchDefaults):
                 nested_gradients(context.objective, context.order[before:], steps) + start[:, None]
             )
             start, before = pulls[:, -1], some[-1]
-            solution = context.inverse.solve(pulls, tolerance=context.inverse.edit_tolerance)
+            solution = context.inverse.solve(pulls)
             solved = zip(some, solution.x.T, solution.told.tolist(), strict=True)
             for k, direction, error in solved:
                 yield Proposal(k, direction, self.scales, error=error)

@@ -19,7 +19,7 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from fairij.data.checks import vector, whole_number
+from fairij.data.checks import Data, vector, whole_number
 from fairij.data.forked import one_thread_if_forked
 from fairij.data.rows import Columns, as_source, n_rows
 from fairij.data.sparse import check_sparse
@@ -29,6 +29,7 @@ from fairij.fairness.optimism import Choice, HonestGap
 from fairij.models.base import Editable
 from fairij.models.labels import check_runs
 from fairij.models.losses import LOSSES, Loss
+from fairij.models.registry import shaped
 
 
 class Refits(Protocol):
@@ -64,11 +65,22 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     changes_: Any = None  # of results read from folders of 0.1.0 they are not known
     holdout_changes_: Any = None
     _report: Any  # the room that draws
+    _given: Any = None  # the model with its parameters laid out, if `fit` did that
     _columns = Columns((), None)  # of the rows of `fit`; unknown in a result read from files
 
     @abstractmethod
     def _editable_for(self, estimator: Any, X: Any) -> Editable:
         """The model, as it was given or edited, able to take ``X``."""
+
+    @property
+    def _model(self) -> Any:
+        """The model that was edited."""
+        return self.estimator if self._given is None else self._given
+
+    def _laid_out(self, data: Data) -> Any:
+        """The model that is edited, with its parameters laid out for these rows."""
+        self._given = shaped(self.estimator, data)
+        return self._given
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (or values) by the edited model; no group is needed.
@@ -157,7 +169,7 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 "fitted."
             )
         self.predicted_refits_ = self._refits.predict(
-            self._editable_for(self.estimator, self._refits.training), ks
+            self._editable_for(self._model, self._refits.training), ks
         )
         return self.predicted_refits_
 

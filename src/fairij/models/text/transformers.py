@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,7 +13,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairij.data.rows import n_rows, take_rows
 from fairij.errors import InvalidInputError
-from fairij.models.base import Evaluator, EvaluatorDefaults, Linearization, Middle, Some
+from fairij.models.base import (
+    Evaluator,
+    EvaluatorDefaults,
+    Factors,
+    Linearization,
+    Middle,
+    Some,
+)
 from fairij.models.recent import Recent
 from fairij.models.text.tokens import (
     Tokens,
@@ -263,6 +270,12 @@ class InGivenOrder:
     def row_products(self) -> Tensor | None:
         products = self._inner.row_products()
         return None if products is None else products[self._place][:, self._place]
+
+    def factors(self) -> list[Factors] | None:
+        layers, place = self._inner.factors(), self._place
+        if layers is None:
+            return None
+        return [replace(f, inputs=f.inputs[place], slopes=f.slopes[place]) for f in layers]
 
     def held_bytes(self) -> int | None:
         return self._inner.held_bytes()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -17,8 +18,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from fairij.models.base import Factors
 from fairij.models.torch.autograd import KEPT, Function, Graph
 from fairij.models.torch.batches import bytes_of
+from fairij.models.torch.matmul import gathered, linear
 
 MOST_OUTPUTS = 16  # each output needs a backward pass and its own slopes
 Use = tuple[int | None, int | None, Tensor, Tensor]  # of a layer: weight, bias, input, result
@@ -40,13 +43,13 @@ class Layer:
     def jvp(self, direction: Sequence[Tensor]) -> Tensor:
         shift = None if self.bias is None else direction[self.bias]
         if self.weight is not None:
-            moved = F.linear(self.inputs, direction[self.weight], shift)
+            moved = linear(self.inputs, direction[self.weight], shift)
         else:
             assert shift is not None
-            moved = shift.expand(len(self.inputs), -1)
-        moved = moved.reshape(len(self.slopes), -1)  # (n, T out)
+            moved = shift.repeat(len(self.inputs), 1)
+        moved = moved.view(len(self.slopes), -1)  # (n, T out)
         if self.slopes.ndim == 2:
-            return torch.linalg.vecdot(self.slopes, moved)
+            return moved.mul_(self.slopes).sum(1)
         return (self.slopes @ moved[:, :, None])[..., 0]
 
     def vjp(self, weights: Tensor) -> dict[int, Tensor]:
@@ -55,7 +58,7 @@ class Layer:
         else:
             pulled = (weights[:, None] @ self.slopes)[:, 0]
         pulled = pulled.reshape(len(self.inputs), -1)  # (n T, out)
-        pieces = {} if self.weight is None else {self.weight: pulled.T @ self.inputs}
+        pieces = {} if self.weight is None else {self.weight: gathered(pulled, self.inputs)}
         return pieces if self.bias is None else pieces | {self.bias: pulled.sum(0)}
 
     def row_squares(self) -> Tensor:
@@ -67,15 +70,26 @@ class Layer:
             return slopes * by_bias
         return slopes * (self.inputs.reshape(n, -1).norm(dim=1).square() + by_bias)
 
+    def by_place(self) -> tuple[Tensor, Tensor]:
+        """``x`` ``(n, T, in)`` and ``d`` ``(n, C, T, out)``."""
+        n, places = len(self.slopes), len(self.inputs) // len(self.slopes)
+        slopes = self.slopes.view(n, -1, places, self.slopes.shape[-1] // places)
+        return self.inputs.view(n, places, -1), slopes
+
     def rows(self) -> dict[int, Tensor]:
         """The Jacobian of every row by parameter, each ``(n, C, size)``."""
-        n, places = len(self.slopes), len(self.inputs) // len(self.slopes)
-        inputs = self.inputs.view(n, places, -1)
-        slopes = self.slopes.view(n, -1, places, self.slopes.shape[-1] // places)
+        inputs, slopes = self.by_place()
         pieces = {}
         if self.weight is not None:
             pieces[self.weight] = torch.einsum("ncto,nti->ncoi", slopes, inputs).flatten(2)
         return pieces if self.bias is None else pieces | {self.bias: slopes.sum(2)}
+
+    def factors(self, places: Sequence[slice]) -> Factors:
+        """With the places of all parameters in theta."""
+        inputs, slopes = self.by_place()
+        weight = None if self.weight is None else places[self.weight]
+        bias = None if self.bias is None else places[self.bias]
+        return Factors(weight, bias, inputs[..., :0] if weight is None else inputs, slopes)
 
 
 class FactoredGraph:
@@ -121,19 +135,41 @@ def row_products(graphs: Sequence[FactoredGraph]) -> Tensor | None:
 
     The inner product of ``d x^T`` and ``e y^T`` is ``(d e) (x y)``, so no Jacobian is formed.
     """
-    layers = [{(layer.weight, layer.bias): layer for layer in graph.layers} for graph in graphs]
-    if any(found.keys() != layers[0].keys() for found in layers):
+    layers = _whole_layers(graphs)
+    if layers is None:
         return None
     total = torch.zeros((), device=graphs[0].outputs.device)
-    for weight, bias in layers[0]:
-        parts = [found[weight, bias] for found in layers]
-        if any(part.slopes.ndim > 2 or len(part.slopes) != len(part.inputs) for part in parts):
+    for layer in layers:
+        if layer.slopes.ndim > 2 or len(layer.slopes) != len(layer.inputs):
             return None
-        inputs = torch.cat([part.inputs for part in parts])
-        slopes = torch.cat([part.slopes for part in parts])
-        among_inputs = inputs @ inputs.T if weight is not None else 0.0
-        total = total + (slopes @ slopes.T) * (among_inputs + (bias is not None))
+        among_inputs = layer.inputs @ layer.inputs.T if layer.weight is not None else 0.0
+        among_slopes = layer.slopes @ layer.slopes.T
+        total = total + among_slopes * (among_inputs + (layer.bias is not None))
     return total
+
+
+def factors(graphs: Sequence[FactoredGraph]) -> list[Factors] | None:
+    """The factors of all batches; None if the batches use other layers, or at other places."""
+    sizes = [p.numel() for p in graphs[0].parameters]
+    ends = list(accumulate(sizes))
+    places = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    layers = _whole_layers(graphs)
+    return None if layers is None else [layer.factors(places) for layer in layers]
+
+
+def _whole_layers(graphs: Sequence[FactoredGraph]) -> list[Layer] | None:
+    """Each layer on the rows of all batches; None if the batches differ in shape."""
+    layers = [{(layer.weight, layer.bias): layer for layer in graph.layers} for graph in graphs]
+    found = []
+    for weight, bias in layers[0]:
+        parts = [batch.get((weight, bias)) for batch in layers]
+        whole = [part for part in parts if part is not None]
+        shapes = {(part.slopes.shape[1:], len(part.inputs) // len(part.slopes)) for part in whole}
+        if len(whole) < len(parts) or len(shapes) > 1:
+            return None
+        inputs = torch.cat([part.inputs for part in whole])
+        found.append(Layer(weight, bias, inputs, torch.cat([part.slopes for part in whole])))
+    return found
 
 
 def comes_in_factors(function: Function, parameters: Sequence[Tensor]) -> bool:
@@ -163,14 +199,18 @@ class _Uses(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        out = func(*args, **(kwargs or {}))
-        if func is F.linear:
-            given = dict(zip(("input", "weight", "bias"), args, strict=False)) | (kwargs or {})
-            weight, bias = (self._place.get(id(given.get(name))) for name in ("weight", "bias"))
-            if weight is not None or bias is not None:
-                if not out.requires_grad:
-                    out.requires_grad_()  # so that its slopes can be asked for
-                self.uses.append((weight, bias, given["input"].detach(), out))
+        if func is not F.linear:
+            return func(*args, **(kwargs or {}))
+        given = dict(zip(("input", "weight", "bias"), args, strict=False)) | (kwargs or {})
+        if any(isinstance(t, Tensor) and t.requires_grad for t in given.values()):
+            out = func(*args, **(kwargs or {}))
+        else:  # below it, no slopes are asked for
+            out = linear(given["input"], given["weight"], given.get("bias"))
+        weight, bias = (self._place.get(id(given.get(name))) for name in ("weight", "bias"))
+        if weight is not None or bias is not None:
+            if not out.requires_grad:
+                out.requires_grad_()  # so that its slopes can be asked for
+            self.uses.append((weight, bias, given["input"].detach(), out))
         return out
 
 

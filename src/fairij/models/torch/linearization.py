@@ -14,10 +14,16 @@ from torch.overrides import TorchFunctionMode
 
 from fairij.data.row_vectors import joined, release
 from fairij.data.rows import n_rows, parts_of, take_rows
-from fairij.models.base import EvaluatorDefaults, LinearizationDefaults, Middle
+from fairij.models.base import EvaluatorDefaults, Factors, LinearizationDefaults, Middle
 from fairij.models.torch.autograd import Graph, JvpMode, saved_bytes, working_mode
 from fairij.models.torch.batches import bytes_of, flatten, mapped, retried, sliced
-from fairij.models.torch.factored import FactoredGraph, NotFactoredError, row_products
+from fairij.models.torch.factored import (
+    FactoredGraph,
+    NotFactoredError,
+    factors,
+    row_products,
+)
+from fairij.models.torch.matmul import linear
 
 if TYPE_CHECKING:
     from fairij.models.torch.module import TorchEditable
@@ -188,6 +194,13 @@ class TorchLinearization(LinearizationDefaults):
         factored = self._all_factors()
         return row_products(factored) if factored else None
 
+    def factors(self) -> list[Factors] | None:
+        if self.mode != "factored":
+            return None
+        graphs = list(self._graphs())
+        found = [graph for graph in graphs if isinstance(graph, FactoredGraph)]
+        return factors(found) if len(found) == len(graphs) else None
+
     def _all_factors(self) -> list[FactoredGraph]:
         """The factors of all batches; empty if some are not kept."""
         graphs = [self._kept.get(i) for i in range(len(self._batches))]
@@ -289,5 +302,5 @@ class _SharedLinear(TorchFunctionMode):
     ) -> Tensor:
         if (weight, bias) not in known:
             shift = None if bias is None else parameters[bias]
-            known[weight, bias] = F.linear(self._batch, parameters[weight], shift)
+            known[weight, bias] = linear(self._batch, parameters[weight], shift)
         return known[weight, bias]

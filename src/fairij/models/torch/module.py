@@ -190,11 +190,11 @@ class TorchEditable(EditableDefaults):
         """
         shape, parameters = row_shapes(X), self.split(self.theta)
         some = spread(n_rows(X), FACTOR_ROWS)
-        pieces = [self.batch_of(X, rows) for rows in some.split(PROBE_ROWS)]
+        size = min(max(self.batch_rows(X), 1), FACTOR_ROWS)
+        pieces = [self.batch_of(X, rows) for rows in some.split(size)]
         if shape not in self._modes:
-            self._modes[shape] = working_mode(
-                lambda p: self.call(p, pieces[0]), parameters, self.modes
-            )
+            probe = self.batch_of(X, some[:PROBE_ROWS])
+            self._modes[shape] = working_mode(lambda p: self.call(p, probe), parameters, self.modes)
             self._in_factors[shape] = True
         self._in_factors[shape] = self._in_factors[shape] and all(
             comes_in_factors(lambda p, batch=piece: self.call(p, batch), parameters)  # type: ignore[misc]

@@ -63,9 +63,11 @@ class ModelFile:
     save: Callable[[Any, Path], Any]  # write a model of this kind to a new file
     takes_text: bool = False  # one column of text instead of features
     labels: Mapping[str, int] = field(default_factory=dict)  # the model's names of the classes
+    file_name: str = ""  # under which results hold it; "": model and the suffix
+    score: str | None = None  # the column of scores, which rows have next to the features
 
     def saved_name(self) -> str:
-        return f"model{self.suffix}"
+        return self.file_name or f"model{self.suffix}"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,58 @@
+"""Products by oneDNN are those of torch; without it torch makes them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fairij.models.torch import matmul
+
+ROWS = 900
+
+
+@pytest.fixture(params=["onednn", "torch"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "torch":
+        monkeypatch.setattr(matmul, "_onednn", lambda: None)
+    elif matmul._onednn() is None:
+        pytest.skip("this CPU or this torch has no such products")
+    monkeypatch.setattr(matmul, "WORTH", 1)
+    return str(request.param)
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(shape[0]), dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_linear_layer(library: str, dtype: torch.dtype, bias: bool) -> None:
+    x, weight, shift = drawn(ROWS, 37, dtype=dtype), drawn(21, 37, dtype=dtype), drawn(21)
+    shift = shift.to(dtype) if bias else None
+    expected = x.double() @ weight.double().T + (0 if shift is None else shift.double())
+    for rows in (x, x.T.contiguous().T, torch.cat([x, x], 1)[:, :37]):  # laid out in other ways
+        before = rows.clone()
+        torch.testing.assert_close(
+            matmul.linear(rows, weight, shift).double(), expected, rtol=1e-4, atol=1e-4
+        )
+        assert torch.equal(rows, before)
+    several = matmul.linear(x.view(30, 30, 37), weight, shift)  # places in rows
+    torch.testing.assert_close(several.view(ROWS, 21).double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_sum_of_outer_products(library: str, dtype: torch.dtype) -> None:
+    left, right = drawn(ROWS, 21, dtype=dtype), drawn(ROWS, 37, dtype=dtype)
+    expected = left.double().T @ right.double()
+    found = matmul.gathered(left, right)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-3)
+    assert torch.equal(found, matmul.gathered(left, right))
+
+
+def test_only_large_float32_products_on_a_cpu_go_elsewhere() -> None:
+    enough = -(-matmul.WORTH // 64)
+    assert matmul._suits(torch.empty(enough, 8), 8)
+    assert not matmul._suits(torch.empty(enough - 1, 8), 8)
+    assert not matmul._suits(torch.empty(enough, 8).double(), 8)
+    assert not matmul._suits(torch.empty(enough, 2, 4), 8)
+    assert not matmul._suits(torch.empty(enough, 8, device="meta"), 8)

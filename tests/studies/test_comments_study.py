@@ -221,9 +221,12 @@ def test_a_point_of_the_figure_is_a_mean_over_seeds_and_over_nothing_else() -> N
 def test_the_whole_study_holds_the_papers_tables() -> None:
     keys = [unit.key for unit in whole_units("nowhere")]
     assert len({identity(key) for key in keys}) == len(keys)
+    asked = {(k["model"], k["seed"]) for k in keys if k.get("asked") == "fear of a word"}
+    assert asked == {(model, seed) for model in ("LC", "NC") for seed in range(1, 6)}
     for model in ("LC", "NC"):
         for name in ("muslim", "female", "lgbt"):
-            found = [k for k in keys if k["model"] == model and k.get("identity") == name]
+            own = [k for k in keys if k["model"] == model and k.get("identity") == name]
+            found = [k for k in own if "asked" not in k]
             assert {k["seed"] for k in found} == set(range(5))
     for encoder in ("encoder", "small-t5"):
         for n in (4, 8, 10):

@@ -191,6 +191,7 @@ def test_float32_on_raw_columns_ends_early_and_never_says_less_than_its_error(
     error = ((off * (matrix @ off)).sum(0) / (best * (matrix @ best)).sum(0)).sqrt()
     assert solution.steps < 60
     assert (error <= solution.residual + 1e-2).all()
+    assert factor > 30 or (solution.residual <= 3 * error + 1e-2).all()
     assert factor > 1 or error.max() <= 2e-2
 
 
@@ -215,6 +216,7 @@ def test_a_column_that_nothing_was_spent_on_is_not_taken_for_solved() -> None:
     assert energy_error(curvature, 1e-4, b, one_by_one).max() <= 1e-2
 
 
+@pytest.mark.filterwarnings("ignore::fairij.errors.SeenRowsWarning")
 def test_regression_on_raw_columns() -> None:
     X = raw_table("scales")
     y = X @ (draws(8, seed=6) / np.logspace(-3, 5, 8)) + draws(ROWS, seed=7)
@@ -237,6 +239,7 @@ def test_regression_on_raw_columns() -> None:
     assert len(top & expected) >= 38
 
 
+@pytest.mark.filterwarnings("ignore::fairij.errors.SeenRowsWarning")
 @pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
 @pytest.mark.parametrize("solver", [Identity(), Woodbury(rows=20)])
 def test_a_solver_that_comes_only_roughly_near_says_so_in_fit(solver: Any) -> None:
@@ -285,6 +288,7 @@ def test_a_right_hand_side_that_is_not_finite_is_an_error() -> None:
         inverse.solve(b)
 
 
+@pytest.mark.filterwarnings("ignore::fairij.errors.SeenRowsWarning")
 @pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
 def test_automatic_damping_on_raw_columns_says_what_it_holds_in_place() -> None:
     X = raw_table("scales")

@@ -194,15 +194,23 @@ class ConjugateInverse:
             if left.stands_still and self._is_rounding(
                 right[next_up], x[next_up], residual[next_up]
             ):
-                error = left.measured(residual)[0].sqrt()  # it is worse than it looks
+                error = self._told(left, right, x, torch.ones_like(left.is_open))
                 if float(error.max()) > USELESS:
                     self._may_return(float(error.max()), tolerance)
                 break
         if not bool(left.is_open.all()):  # as far as the residual kept step by step can say
-            moved = torch.stack([self._product(some) for some in x[~left.is_open]])
-            error = left.told_by(right[~left.is_open] - moved, error)
+            error = error.clone()
+            error[~left.is_open] = self._told(left, right, x, ~left.is_open)
         # the error is estimated at each step, so no product is needed to measure it
         return Solution((x * self.directions.scale).T.reshape(b.shape), steps, lambda: error)
+
+    def _told(self, left: Left, right: Tensor, x: Tensor, which: Tensor) -> Tensor:
+        """The errors of some right-hand sides where rounding ends the steps, by their residuals."""
+        residual = right[which] - torch.stack([self._product(some) for some in x[which]])
+        most = self.directions.most_left(residual, self.damping)
+        if self._curvature.name == "hessian":  # it may be indefinite
+            most = torch.full_like(most, torch.inf)
+        return left.told_by(residual, most, which)
 
     def _product(self, x: Tensor) -> Tensor:
         """``A x``, in scaled parameters."""

@@ -54,6 +54,17 @@ class Directions:
         self._P[place], self._AP[place] = p, Ap
         self.count += 1
 
+    def most_left(self, residual: Tensor, damping: float) -> Tensor:
+        """At most how much energy residuals hold, ``r^T A^-1 r``, ``(K,)``, if ``H >= 0``.
+
+        It is ``|P r|^2`` and that of the rest, ``s = r - A P^T P r``, which damping bounds:
+        ``s^T A^-1 s <= |s|^2 / damping`` in unscaled parameters.
+        """
+        P, AP = self.used()
+        shares = residual @ P.T
+        rest = (residual - shares @ AP) / self.scale
+        return shares.double().square().sum(1) + rest.double().square().sum(1) / damping
+
     def with_damping(self, before: float, after: float) -> Directions:
         """The same directions, conjugate at another damping; no products."""
         other = Directions(self._P.new_empty(self._P.shape[1]), self._memory_limit, self.scale)
@@ -125,15 +136,14 @@ class Left:
         error = torch.where(self.is_open, share.sqrt(), 0.0)
         return error, int(torch.where(self.is_open, self._squares / self._energy, 0.0).argmax())
 
-    def told_by(self, residual: Tensor, error: Tensor) -> Tensor:
-        """The errors, with those of solved right-hand sides by what is in truth left of them."""
-        closed = ~self.is_open & (self._energy > 0)
+    def told_by(self, residual: Tensor, most: Tensor, which: Tensor) -> Tensor:
+        """The errors of some right-hand sides by what is in truth left of them: ``most``, or less.
+
+        Zero for those that are zero.
+        """
         left = self._directions.reach * residual.double().square().sum(1)
-        error = error.clone()
-        error[closed] = (left / (self._energy[~self.is_open] + left))[
-            self._energy[~self.is_open] > 0
-        ].sqrt()
-        return error
+        left, energy = torch.minimum(left, most), self._energy[which]
+        return torch.where(energy > 0, left / (energy + left), 0.0).sqrt()
 
     def mixed(self, residual: Tensor, place: int) -> Tensor:
         """The residual at this place, with those like it: a direction that helps them all.

@@ -33,6 +33,9 @@ from fairij.report.wording import (
     signed,
 )
 
+OF_BOTH = "equalized_odds"  # gaps of true and of false positive rates, which ask two questions
+PARTS = ("equal_opportunity_difference", "predictive_equality_difference")
+
 
 @dataclass(frozen=True)
 class Comparison:

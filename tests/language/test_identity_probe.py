@@ -122,6 +122,7 @@ def comments() -> tuple[list[str], Any, Any]:
     return made_up_comments()
 
 
+@pytest.mark.filterwarnings("ignore::fairij.errors.SeenRowsWarning")  # they are short
 def test_the_page_shows_that_an_edit_fears_the_word(
     comments: tuple[list[str], Any, Any], tmp_path: Any
 ) -> None:

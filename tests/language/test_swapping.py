@@ -18,6 +18,7 @@ from fairij.language import identity_constraint, identity_probe, swappable
 EVEN = {"neutral": ["{Many} came to the town.", "This is {one}."], "kind": ["I like {many}."]}
 
 
+@pytest.mark.filterwarnings("ignore::fairij.errors.SeenRowsWarning")  # they are short
 def test_an_edit_closes_the_gap_and_harmless_sentences_stay_harmless() -> None:
     texts, y, s = made_up_comments()
     model = make_pipeline(CountVectorizer(), LogisticRegression()).fit(texts[:1500], y[:1500])

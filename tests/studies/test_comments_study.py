@@ -14,6 +14,7 @@ pytest.importorskip("transformers")
 from fairij_studies.comments import make_study, whole_units
 from fairij_studies.comments.__main__ import on_machine
 from fairij_studies.comments.cost import shared_in_top
+from fairij_studies.comments.fear_tables import RULES, curve_figure, curve_section
 from fairij_studies.comments.heads import (
     both_gaps_unit,
     edited,
@@ -29,12 +30,15 @@ from fairij_studies.comments.tables import shortfall
 from fairij_studies.driver import Unit, load_records, run_study
 from fairij_studies.records import identity
 
+from fairij.language.probe_sentences import KINDS
+
 RECORDED = Path(__file__).parents[2] / "studies" / "comments"
 
 
 def test_a_few_units_of_the_study_run_and_are_recorded(tmp_path: Path) -> None:
     def wanted(unit: Unit) -> bool:
-        return unit.key["model"] in ("mentions", "LC") and "surrogate" not in unit.key
+        extra = {"surrogate", "asked"} & set(unit.key)
+        return unit.key["model"] in ("mentions", "LC") and not extra
 
     study = make_study(prepared=make_up(tmp_path / "prepared"))
     records = run_study(study, tmp_path / "out", quick=True, only=wanted)
@@ -53,6 +57,8 @@ def test_the_quick_form_runs_and_draws(tmp_path: Path) -> None:
     )
     figures = records[records["constraint"].notna()]
     assert figures["balanced_accuracy"].between(0, 1).all()
+    tried = figures[figures["asked"] == "fear of a word"]
+    assert tried[[f"kept_{kind}" for kind in KINDS]].notna().all().all()
     cost = records[records["method"] == "cost"].iloc[0]
     assert cost["floor_seconds"] > 0.1 * cost["scores_seconds"]  # passes that were really made
     whole = cost["mitigation_seconds"]
@@ -67,10 +73,39 @@ def test_the_quick_form_runs_and_draws(tmp_path: Path) -> None:
         "LC-ERM",
         "NC-HGR (λ=0.2)",
         "TT=4-Fair-IJ",
+        "## Does an edit fear the word?",
+        "## Which comments",
         "| mentions (toxic ones) | training | validation | test |",
         "## Cost",
     ):
         assert line in page
+
+
+def test_the_part_on_fear_has_a_line_for_each_method_and_no_part_in_the_tables() -> None:
+    run = {"quick": False, "encoder": "encoder", "model": "LC", "identity": "muslim"}
+    run |= {"asked": "fear of a word", "rows": 1000, "balanced_accuracy": 0.9, "strength": None}
+    run |= {"equalized_odds": 0.3, "demographic_parity": 0.1, "rule": None}
+    run |= {f"kept_{kind}": 0.2 for kind in KINDS}
+    methods = [("erm", None, None), ("gapreg", 0.2, None), ("gapreg", 1.0, None)]
+    methods += [("fair-ij", None, rule) for rule in RULES]
+    records = pd.DataFrame(
+        {**run, "seed": seed, "method": method, "strength": strength, "rule": rule, "constraint": c}
+        for seed in (1, 2)
+        for method, strength, rule in methods
+        for c in ("equalized_odds", "demographic_parity")
+    )
+    page = readme(records)
+    for name in ("ERM", "GapReg (λ=0.2)", "GapReg (λ=1)", *RULES.values()):
+        assert page.count(f"| {name} | 90.0 ± 0.0 |") == 2
+    assert "LC-ERM" not in page
+    curve = {**run, "seed": 1, "method": "curve", "asked": "which comments", "positive": 900}
+    curve |= {"places": [0, 600, 899], "scores": [0.0, 0.1, 0.5], "words": ["w"], "lifts": [3.0]}
+    curve |= {"gap_before": 0.2, "gap_after": 0.1}
+    curve |= {"toxic_among_worst": 0.5, "mentioned_among_worst": 0.1}
+    found = curve_section(pd.DataFrame([curve]))
+    assert "from 0.200 to\n0.100" in found or "from 0.200 to 0.100" in found
+    assert "w (3.0)" in found
+    assert curve_figure(pd.DataFrame([curve])) is not None
 
 
 def test_the_committed_page_is_what_the_committed_records_say() -> None:
@@ -186,9 +221,12 @@ def test_a_point_of_the_figure_is_a_mean_over_seeds_and_over_nothing_else() -> N
 def test_the_whole_study_holds_the_papers_tables() -> None:
     keys = [unit.key for unit in whole_units("nowhere")]
     assert len({identity(key) for key in keys}) == len(keys)
+    asked = {(k["model"], k["seed"]) for k in keys if k.get("asked") == "fear of a word"}
+    assert asked == {(model, seed) for model in ("LC", "NC") for seed in range(1, 6)}
     for model in ("LC", "NC"):
         for name in ("muslim", "female", "lgbt"):
-            found = [k for k in keys if k["model"] == model and k.get("identity") == name]
+            own = [k for k in keys if k["model"] == model and k.get("identity") == name]
+            found = [k for k in own if "asked" not in k]
             assert {k["seed"] for k in found} == set(range(5))
     for encoder in ("encoder", "small-t5"):
         for n in (4, 8, 10):

@@ -98,6 +98,8 @@ def _columns(X: Any) -> list[Any] | None:
     if isinstance(X, pd.DataFrame):
         return [X.iloc[:, place].to_numpy() for place in range(X.shape[1])]
     if isinstance(X, Tensor):
+        if X.is_complex() or X.is_sparse or X.is_quantized:
+            return None  # refused elsewhere
         X = X.detach().cpu().float().numpy()
     if isinstance(X, list) and X and isinstance(X[0], str):
         return [np.array(X, dtype=object)]

@@ -22,6 +22,7 @@ class Chances:
 
     weights: Tensor  # (N, G, C)
     observed: Tensor  # (N, G, C)
+    believed: float = 0.0  # the part of chances in hard gaps; the rest is as observed
 
 
 def observed_weights(y: Tensor, codes: Tensor, n_groups: int, n_classes: int) -> Tensor:

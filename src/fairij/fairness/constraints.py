@@ -85,6 +85,8 @@ class Constraint:
     uncertainty : callable, default=None
         Takes what ``metric`` takes. Returns ``gap_error``, the gap's standard error, and ``gap_p``,
         the chance of such differences if there is no gap. None: nothing is known of either.
+    adds_up : bool, default=False
+        Whether the gap of two groups is the sum, or the mean, of the sizes of ``signed``.
     elsewhere : tuple of Counterfactual, default=()
         Gaps on other rows than those of the groups, which are to be closed as well.
 
@@ -110,6 +112,7 @@ class Constraint:
     signed: Surrogate | None = field(default=None, kw_only=True)
     expected: Surrogate | None = field(default=None, kw_only=True)
     uncertainty: Callable[..., Uncertainty] | None = field(default=None, kw_only=True)
+    adds_up: bool = field(default=False, kw_only=True)
     elsewhere: tuple[Counterfactual, ...] = field(default=(), kw_only=True)
 
     @classmethod
@@ -127,6 +130,10 @@ class Constraint:
             signed=partial(signed_parts, gap) if has_sign else None,
             expected=partial(expected_parts, gap) if has_sign and is_counted else None,
             uncertainty=partial(of_counts if is_counted else of_means, gap),
+            adds_up=has_sign
+            and gap.fold != "worst_case"
+            and gap.form == "difference"
+            and not gap.balanced,
             is_zero_if_equal=has_sign,
             is_ratio=gap.form == "ratio",
         )
@@ -174,7 +181,7 @@ class Constraint:
         """Differences with a sign: each smooth, hard, and with the gradient of the smooth one.
 
         Of a constraint that has none, its parts, which are gaps or values to be made small. With
-        ``chances`` the smooth ones are taken by them, the hard ones as observed.
+        ``chances`` the smooth ones are taken by them, the hard ones as observed, or by both.
         """
         z = z.detach().clone().requires_grad_()
         codes = _as_tensor(groups, z)
@@ -188,6 +195,9 @@ class Constraint:
                 weights, observed = chances.weights.to(seen), chances.observed.to(seen)
                 smooth = self.expected(seen, weights, observed)
                 hard = self.expected(thresholded, observed, observed)
+                if chances.believed:
+                    likely = self.expected(thresholded, weights, observed)
+                    hard = hard + chances.believed * (likely - hard)
             return [
                 (float(self._scalar(soft)), float(self._scalar(value)), self._gradient(soft, z))
                 for soft, value in zip(list(smooth), list(hard), strict=True)

@@ -263,7 +263,8 @@ class Decided(Constraint):
     ) -> list[Signed]:
         seen, truth = self._seen(z, y, groups)
         if chances is not None and self.decision.flipped:
-            chances = Chances(chances.weights.flip(2), chances.observed.flip(2))
+            both = chances.weights.flip(2), chances.observed.flip(2)
+            chances = Chances(*both, chances.believed)
         found = self.inner.signed_gradients(seen, truth, groups, loss, temperature, chances)
         weight = weight_of(groups, z)
         return [(soft, hard, self.decision.pulled(slope, z, weight)) for soft, hard, slope in found]

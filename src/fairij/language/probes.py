@@ -136,6 +136,13 @@ class ProbeChange:
         return table
 
     @cached_property
+    def moved(self) -> pd.Series[float]:
+        """By kind, the mean change of the score of sentences about protected identities."""
+        own = self.table[self.table["protected"]]
+        change = own["scores_after"] - own["scores_before"]
+        return change.groupby(own["kind"], sort=False).mean().rename("moved")
+
+    @cached_property
     def raised(self) -> pd.DataFrame:
         """Harmless sentences of protected identities that are called positive more often."""
         found = self.table[self.table["kind"].isin(HARMLESS) & self.table["protected"]]

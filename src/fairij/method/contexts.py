@@ -79,7 +79,8 @@ class Contexts:
             o = Objective(fitted(), seen.y, o.loss, mean, o.theta, o.l2)
         if not chances:
             return o, self._signed_at(rows, fitted, loss_on)
-        found = chances_of(rows, fitted().outputs, o.loss, s.constraint, s.seed)
+        about = (rows, fitted().outputs, o.loss, s.constraint, s.seed)
+        found = chances_of(*about, closely=loss_on == "validation")
         return o, self._signed_at(FairnessRows(rows.validation), fitted, loss_on, found)
 
     def _signed_at(
@@ -115,6 +116,7 @@ class Contexts:
                 torch.tensor(hard, dtype=torch.float64),
                 torch.tensor(to_zero),
                 lambda: torch.stack([pull() for pull in pulls], 1),
+                adds_up=s.constraint.adds_up and len(rows.groups.names) == 2 and not self.others,
             )
 
         return signed_at

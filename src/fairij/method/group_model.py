@@ -1,12 +1,14 @@
 """A small model of the group, for the chances that a row belongs to each group and label.
 
-Logistic regression on standardised columns. It only helps to find the edit: it is thrown away, and
-the edited model never sees a group.
+Logistic regression on standardised columns, or a closer model that sees the scores of the edited
+model too. It only helps to find the edit: it is thrown away, and the edited model never sees a
+group.
 """
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,6 @@ import pandas as pd
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from fairij.data.rows import is_streamed, processes
@@ -23,16 +24,20 @@ from fairij.fairness.chances import Chances, observed_weights
 from fairij.fairness.constraints import Constraint
 from fairij.fairness.groups import Groups
 from fairij.method.fairness_rows import FairnessRows
+from fairij.method.small_models import close, simple
 from fairij.method.types import FOLDS, assigned
 from fairij.models.losses import Loss
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Learner = Callable[[Any, Codes, Any, int], Array]
 MOST_WORDS = 50  # of a column of words; rarer ones count as one
-WIDE = 400  # columns, above which Newton's method would be slow
-STEPS = 200  # of the solver of logistic regression
 LARGEST = 1e100  # whose square is a number
 EXTREME = 10.0  # deviations, beyond which numbers count as that
+# of close chances: the parts of observed labels and, of the rest, of the model's own chances of
+# labels; and how far steps go by chances rather than by what was observed
+OBSERVED, OWN, BELIEVED = 0.3, 1 / 3, 0.5
+FEWER = 3  # folds, of a closer model, which takes longer
 
 
 class NoChancesError(InvalidInputError):
@@ -40,12 +45,21 @@ class NoChancesError(InvalidInputError):
 
 
 def chances_of(
-    rows: FairnessRows, z: Tensor, loss: Loss, constraint: Constraint, seed: int
+    rows: FairnessRows,
+    z: Tensor,
+    loss: Loss,
+    constraint: Constraint,
+    seed: int,
+    *,
+    closely: bool = False,
 ) -> Chances:
     """Chances of the validation rows, whose outputs are ``z``.
 
     The model of the group learns from training rows if their groups are known. Else each fifth of
     the validation rows is judged by a model that learned from the others.
+
+    ``closely``: by a closer model, which sees the scores as well. Then rates of predictions by
+    chances agree with those observed, but for noise, and steps may go by both.
     """
     if constraint.expected is None or not constraint.is_counted(loss):
         raise NoChancesError(
@@ -71,14 +85,36 @@ def chances_of(
             of_group = [_learned(others, s_known, y_known, c, mine, n_groups) for c in given]
             return _joint(of_group, of_label, observed, seen.groups)
     design = design[: len(labels)]
-    fold = assigned(groups * n_classes + labels, FOLDS, seed)
+    if closely:
+        design = _with_scores(design, of_label)
+    fold = assigned(groups * n_classes + labels, FEWER if closely else FOLDS, seed)
+    learn: Learner = close if closely else simple
     of_group = [np.zeros((len(labels), n_groups)) for _ in given]
+    of_own = np.zeros((len(labels), n_classes))  # labels
     for part in range(fold.max() + 1):
         own, rest = fold == part, (fold != part) & (groups < n_groups)
         for found, c in zip(of_group, given, strict=True):
             learned = (design[rest], groups[rest], labels[rest], c, design[own], n_groups)
-            found[own] = _learned(*learned)
-    return _joint(of_group, of_label, observed, seen.groups)
+            found[own] = _learned(*learned, learn)
+        if closely and _asks_for_labels(constraint):
+            of_own[own] = learn(design[rest], labels[rest], design[own], n_classes)
+    if not closely:
+        return _joint(of_group, of_label, observed, seen.groups)
+    if _asks_for_labels(constraint):
+        of_label = OWN * of_label + (1 - OWN) * torch.as_tensor(of_own).to(of_label)
+        as_seen = torch.nn.functional.one_hot(y, n_classes).to(of_label)
+        of_label = of_label + OBSERVED * (as_seen - of_label)
+    return replace(_joint(of_group, of_label, observed, seen.groups), believed=BELIEVED)
+
+
+def _with_scores(design: Any, of_label: Tensor) -> Any:
+    """The rows with the model's scores: chances, their logarithms, and which is the highest."""
+    p = of_label.cpu().numpy()
+    highest = np.eye(p.shape[1])[p.argmax(1)]
+    found = _standardised(np.concatenate([p, np.log(p.clip(1e-6)), highest], 1))
+    if sp.issparse(design):
+        return sp.csr_matrix(sp.hstack([design, sp.csr_matrix(found)]))  # type: ignore[arg-type]
+    return np.concatenate([design, found], 1)
 
 
 def _observed(groups: Groups, y: Tensor, n_classes: int) -> Tensor:
@@ -118,21 +154,22 @@ def _joint(of_group: list[Array], of_label: Tensor, observed: Tensor, rows: Grou
     return Chances(found if rows.is_plain else found * _column(rows, found), observed)
 
 
-def _learned(X: Any, s: Codes, y: Codes, label: int | None, X_new: Any, n_groups: int) -> Array:
+def _learned(
+    X: Any,
+    s: Codes,
+    y: Codes,
+    label: int | None,
+    X_new: Any,
+    n_groups: int,
+    learn: Learner = simple,
+) -> Array:
     """``P(s | x)`` of new rows, ``(N, G)``, learned from the rows with this label, or from all."""
     own = np.ones(len(s), dtype=bool) if label is None else y == label
-    found = np.zeros((X_new.shape[0], n_groups))
-    known = np.unique(s[own])
-    if len(known) < 2:
-        found[:, known if len(known) else np.unique(s)] = 1.0
+    if len(np.unique(s[own])) == 0:
+        found = np.zeros((X_new.shape[0], n_groups))
+        found[:, np.unique(s)] = 1.0
         return found / found.sum(1, keepdims=True)
-    is_wide = sp.issparse(X) or X.shape[1] > WIDE
-    solver = "lbfgs" if is_wide or len(known) > 2 else "newton-cholesky"
-    model = LogisticRegression(solver=solver, max_iter=STEPS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a model that is not quite fitted is good enough
-        found[:, known] = model.fit(X[own], s[own]).predict_proba(X_new)
-    return found
+    return learn(X[own], s[own], X_new, n_groups)
 
 
 def encoded(tables: list[Any]) -> Any:

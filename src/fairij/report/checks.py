@@ -133,6 +133,6 @@ def _sizes(validation: Comparison, unseen: Comparison | None) -> Check:
         f"The smallest group, {group}, has {size:,} {rows}.",
     ).ending(
         "That is enough to measure its rates.",
-        "Its rates are uncertain by several percentage points: see the intervals.",
-        "Its rates say almost nothing.",
+        f"The rates of {group} are uncertain by several percentage points: see the intervals.",
+        f"The rates of {group} say almost nothing.",
     )

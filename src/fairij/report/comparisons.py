@@ -33,6 +33,9 @@ from fairij.report.wording import (
     signed,
 )
 
+OF_BOTH = "equalized_odds"  # gaps of true and of false positive rates, which ask two questions
+PARTS = ("equal_opportunity_difference", "predictive_equality_difference")
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -115,12 +118,17 @@ def _metric(shown: Comparison, name: str) -> Row:
     values = shown.values(name) or (math.nan, math.nan)
     ends = ["", ""]
     if name in shown.before and name in shown.after:
-        ends = [interval(*part.interval(name)[1:]) for part in (shown.before, shown.after)]
+        ends = [_ends(*part.interval(name)) for part in (shown.before, shown.after)]
     change, low, high = shown.change(name)
     moved = "" if math.isnan(change) else signed(change)
     between = "" if math.isnan(low) else interval(low, high)
     told = measured(values[0]), ends[0], measured(values[1]), ends[1]
     return Row(plain(name), *told, moved, between)
+
+
+def _ends(value: float, low: float, high: float) -> str:
+    """An interval; empty if only the value is known."""
+    return "" if math.isnan(low) and not math.isnan(value) else interval(low, high)
 
 
 def rate_rows(shown: Comparison, most: int = 240) -> list[Row]:

@@ -150,4 +150,4 @@ def words_section(shown: Comparison) -> list[tuple[str, str]]:
         if gap.metric_name in shown.before.metrics.index:
             text = f"How much the groups differ in their {gap.rates_in_words}{FOLDS[gap.fold]}."
             found.append((gap.words, text))
-    return found
+    return list(dict(found).items())  # two constraints may have one gap

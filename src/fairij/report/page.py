@@ -26,7 +26,7 @@ from fairij.report.comparisons import Comparison
 from fairij.report.probe import probe_check, probe_section, probed
 from fairij.report.render import assets, render
 from fairij.report.shortfalls import first_lines
-from fairij.report.verdicts import MEANING, noted, worst
+from fairij.report.verdicts import MEANING, deciding, noted, worst
 from fairij.storage.checksummed import write_whole
 
 SECTIONS = (
@@ -179,6 +179,7 @@ def _page(
         checks=found,
         overall=verdict,
         meaning=MEANING[verdict],
+        deciding=deciding(found),
         reasons=noted(found, missed),
         percent=f"{100 * shown.confidence:g}",
         positive_label=validation.before.positive_label,

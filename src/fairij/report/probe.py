@@ -15,7 +15,7 @@ from fairij.language.probes import ProbeChange, identities_of, identity_probe, s
 from fairij.language.texts import one_column
 from fairij.mitigator import FairIJ
 from fairij.report.verdicts import Check
-from fairij.report.wording import is_edited, listed
+from fairij.report.wording import MINUS, is_edited, listed
 
 LOOKED_AT = 20  # rows, to see whether they are texts
 QUESTION = "Does the model fear a word?"
@@ -107,7 +107,12 @@ def probe_section(change: ProbeChange) -> dict[str, Any]:
         for name in sorted(names, key=lambda name: name not in change.protected)
     ]
     flips = [
-        (kind, f"{change.before.flips[kind]:.0%}", f"{change.after.flips[kind]:.0%}")
+        (
+            kind,
+            f"{change.before.flips[kind]:.0%}",
+            f"{change.after.flips[kind]:.0%}",
+            f"{change.moved[kind]:+.3f}".replace("-", MINUS),
+        )
         for kind in kinds
     ]
     text = (

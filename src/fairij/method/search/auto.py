@@ -45,8 +45,9 @@ class Auto(SearchDefaults):
                 why += " It takes half of its steps, as every product runs the whole model."
             return Forms((Constrained().quicker if runs_model else Constrained(),), (plain,), why)
         by_chances = "the constrained search with the validation loss and chances of groups"
-        # one Newton step for each stage: for trees a second one hardly changes the trade-off
-        held = Constrained(newton=1, chances=True, loss_on="validation")
+        held = Constrained(
+            steps=10, chances=True, loss_on="validation", cheapest_first=True, directions=30
+        )
         searches = (held, Constrained())
         return Forms(searches, (by_chances, plain))
 

@@ -25,6 +25,7 @@ class SignedGaps:
     hard: Tensor  # (P,), of hard predictions
     to_zero: Tensor  # (P,), whether zero is where it should be; else as low as it can be
     pull: Callable[[], Tensor]  # makes the gradients
+    adds_up: bool = False  # whether the gap is the sum of their absolute values
 
     @cached_property
     def gradients(self) -> Tensor:

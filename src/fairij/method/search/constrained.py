@@ -22,8 +22,9 @@ from torch import Tensor
 from fairij.data.checks import number_between, one_of, whole_number
 from fairij.data.row_vectors import blocks
 from fairij.errors import Notice, SolverError
-from fairij.method.influence import weights_to_close
+from fairij.method.influence import gram_of, weights_to_close
 from fairij.method.objective import Objective
+from fairij.method.search.allocation import cheapest
 from fairij.method.search.base import (
     MOVES,
     NOT_AGAIN,
@@ -34,6 +35,7 @@ from fairij.method.search.base import (
     SignedGaps,
     way_to_zero,
 )
+from fairij.method.search.reduced import reduced
 from fairij.solvers.base import Inverse
 
 # of FairIJ's damping, which is made for edits of one step; less where the loss is on rows that the
@@ -77,6 +79,12 @@ class Constrained(SearchDefaults):
     loss_on : {"training", "validation"}, default="training"
         The rows whose loss is kept low. Trees have memorised the training rows, so their loss there
         says little. No label is used: the loss is measured from the model as it was.
+    cheapest_first : bool, default=False
+        Where the gap is a sum, as that of "equalized_odds": close the gaps first whose closing
+        costs the least loss. Otherwise close all of them together.
+    directions : int or None, default=None
+        Search in so many directions of the parameters only, which takes far less time. For tree
+        ensembles; None for all directions.
 
     Examples
     --------
@@ -93,6 +101,8 @@ class Constrained(SearchDefaults):
     damping: float | None = None
     chances: bool = False
     loss_on: str = "training"
+    cheapest_first: bool = False
+    directions: int | None = None
 
     name: ClassVar[str] = "constrained"
     row_by_row: ClassVar[bool] = False
@@ -105,7 +115,10 @@ class Constrained(SearchDefaults):
         number_between("beyond", self.beyond, 0, including_low=True)
         if self.damping is not None:
             number_between("damping", self.damping, 0)
-        one_of("chances", self.chances, (True, False))
+        for name in ("chances", "cheapest_first"):
+            one_of(name, getattr(self, name), (True, False))
+        if self.directions is not None:
+            whole_number("directions", self.directions, 1)
         one_of("loss_on", self.loss_on, tuple(SHARE))
 
     @property
@@ -141,13 +154,17 @@ class Constrained(SearchDefaults):
             damping = self.damping
         if self.chances or self.loss_on != "training":
             context = context.posed(chances=self.chances, loss_on=self.loss_on)
-        descent = Descent(context, damping, self.products)
+        basis, within = None, context.within
+        if self.directions is not None:
+            context, basis = reduced(context, self.directions)
+        descent = Descent(context, damping, self.products, cheapest_first=self.cheapest_first)
         for step in range(self._length):
             stage = step // self.newton + 1
             descent.step(min(1.0, stage / self.steps))
             label = round((step + 1) / (self.steps * self.newton), 6)
             # also where a step was refused: then folds have candidates of the same names
-            yield Proposal(len(context.order), descent.point.move, (1.0,), label=label)
+            move = descent.point.move if basis is None else within(basis @ descent.point.move)
+            yield Proposal(len(context.order), move, (1.0,), label=label)
 
 
 @dataclass(frozen=True)
@@ -182,8 +199,16 @@ class Point:
 class Descent:
     """A point that moves by Newton steps, each of them only if its merit falls."""
 
-    def __init__(self, context: SearchContext, damping: float, products: int) -> None:
+    def __init__(
+        self,
+        context: SearchContext,
+        damping: float,
+        products: int,
+        *,
+        cheapest_first: bool = False,
+    ) -> None:
         self._context, self._damping, self._products = context, damping, products
+        self._cheapest_first = cheapest_first
         self._extra = damping  # of Levenberg and Marquardt
         self._inverse: Inverse | None = None  # of the last step
         self._refused = 0
@@ -203,10 +228,8 @@ class Descent:
         if self._refused == REFUSED:
             return
         gaps = self.point.gaps
-        wanted = gaps.wanted(self._first, share)
-        goal = gaps.soft + self._response.share * (wanted - gaps.hard)
-        move = self._newton(goal)
-        halvings = None if move is None else self._go(move, goal)
+        found = self._newton(share)
+        halvings = None if found is None else self._go(*found)
         if halvings is None:
             self._refused += 1
             self._extra *= FACTOR**REFUSED
@@ -217,8 +240,8 @@ class Descent:
         self._extra = max(self._extra * (FACTOR if halvings else 1 / FACTOR), LEAST * self._damping)
         self._response = self._response.after(gaps, self.point.gaps)
 
-    def _newton(self, goal: Tensor) -> Tensor | None:
-        """The step; None if it cannot be solved for.
+    def _newton(self, share: float) -> tuple[Tensor, Tensor] | None:
+        """The step, and the gaps of scores that it goes for; None if it cannot be solved for.
 
         Along the path ``r`` is nearly ``G w``, so what differs is solved for: ``r - G w`` with the
         last weights. A few products are then enough.
@@ -233,13 +256,30 @@ class Descent:
             solved = self._inverse.solve(torch.cat([gradients, pull[:, None]], 1)).x
         except SolverError:  # a curvature that is not positive definite
             return None
+        if not bool(torch.isfinite(solved).all()):
+            return None
         solved, base = solved[:, :-1], -solved[:, -1]
-        missing = goal - point.gaps.soft - (gradients.T @ base).to(goal)
-        if not bool(torch.isfinite(solved).all() and torch.isfinite(missing).all()):
+        relaxed = (gradients.T @ base).to(point.gaps.soft)
+        goal = self._goal(share, gram_of(gradients, solved), relaxed)
+        missing = goal - point.gaps.soft - relaxed
+        if not bool(torch.isfinite(missing).all()):
             return None
         weights = weights_to_close(gradients, solved, missing).to(goal)
         self._weights = self._weights + weights
-        return base + solved @ weights.to(solved)
+        return base + solved @ weights.to(solved), goal
+
+    def _goal(self, share: float, gram: Tensor, relaxed: Tensor) -> Tensor:
+        """The gaps of scores to go for.
+
+        ``gram`` is ``G^T A^-1 G``, ``relaxed`` how far the gaps go without further weights.
+        """
+        gaps, response = self.point.gaps, self._response.share
+        wanted = gaps.wanted(self._first, share)
+        if self._cheapest_first and gaps.adds_up:
+            freely = relaxed - (gram @ self._weights.to(gram)).to(relaxed)
+            cost = response[:, None] * torch.linalg.pinv(gram).to(response) * response
+            wanted = cheapest(gaps.hard + freely / response, cost, float(wanted.abs().sum()))
+        return gaps.soft + response * (wanted - gaps.hard)
 
     def _go(self, step: Tensor, goal: Tensor) -> int | None:
         """Take the step, halved until the merit falls; how often, or None if it never did."""

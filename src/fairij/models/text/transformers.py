@@ -31,14 +31,17 @@ from fairij.models.text.tokens import (
     token_rows,
 )
 from fairij.models.text.triggers import TriggerTokens
-from fairij.models.torch.autograd import saved_bytes
+from fairij.models.torch.autograd import MODES, saved_bytes
 from fairij.models.torch.batches import retried
+from fairij.models.torch.checkpointing import asks_for_it, recompute
 from fairij.models.torch.linearization import PROBE_ROWS, TorchLinearization
 from fairij.models.torch.module import TorchEditable
 
 GRAPH_BYTES = {"cpu": 2**28, "cuda": 2**33}  # the most that the graph of one batch may use
 # Plain outputs use any kernel but cuDNN's, which makes a plan for every new shape of a batch.
 WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+ROUNDED = 0.1  # how closely products agree if the frozen part is in bfloat16
+FORCES = "make_inputs_require_grads"  # a hook of transformers for another form of checkpointing
 MASK_WIDTH = 8  # GPU kernels copy the mask in every layer unless its width is a multiple of this
 
 
@@ -82,6 +85,11 @@ class TransformersEditable(TorchEditable):
         self._edited_outputs: Recent[Tensor] = Recent(4)  # of the last edits judged
         # a frozen part in half precision runs so; the edited parameters stay in full precision
         self._mixed = any(t.dtype is torch.bfloat16 for t in self._fixed.values())
+        if self._mixed:
+            self.modes = dict.fromkeys(MODES, ROUNDED)
+        _prepare(self._module)
+        if asks_for_it(module) and recompute(self._module, _differentiable):
+            self.modes = {"forward": self.modes["forward"], **self.modes}  # it keeps no graph
 
     def call(self, parameters: Sequence[Tensor], batch: Any) -> Tensor:
         kernels = [SDPBackend.MATH] if torch.is_grad_enabled() else WITHOUT_PLANS
@@ -157,6 +165,22 @@ class TransformersEditable(TorchEditable):
 
         with torch.no_grad():
             return retried(work, lambda: self.halve_rows(tokens))[torch.argsort(order)]
+
+
+def _prepare(copied: nn.Module) -> None:
+    """Take off what serves training and the writing of texts: forced gradients, and the cache."""
+    for part in copied.modules():
+        config: Any = getattr(part, "config", None)
+        if getattr(config, "use_cache", False):
+            config.use_cache = False
+        hooks = part._forward_hooks
+        forced = [key for key, hook in hooks.items() if FORCES in getattr(hook, "__qualname__", "")]
+        for key in forced:
+            del hooks[key]
+
+
+def _differentiable() -> Any:
+    return sdpa_kernel([SDPBackend.MATH])
 
 
 def _class_names(config: Any) -> tuple[str, ...]:

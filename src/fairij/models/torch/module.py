@@ -18,7 +18,7 @@ from fairij.data.row_vectors import joined
 from fairij.data.rows import n_rows, parts_of, spread, take_rows, to_tensors
 from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
-from fairij.models.torch.autograd import JvpMode, saved_bytes, working_mode
+from fairij.models.torch.autograd import MODES, JvpMode, saved_bytes, working_mode
 from fairij.models.torch.batches import flatten, mapped, retried, row_shapes, sliced
 from fairij.models.torch.factored import comes_in_factors
 from fairij.models.torch.linearization import PROBE_ROWS, TorchEvaluator, TorchLinearization
@@ -70,6 +70,7 @@ class TorchEditable(EditableDefaults):
         self._batch_size, self.memory_limit = batch_size, memory_limit
         self._auto_rows: dict[Any, int] = {}
         self._modes: dict[Any, JvpMode] = {}
+        self.modes = MODES  # what to try, and how closely products must agree
         self._in_factors: dict[Any, bool] = {}
         self._writes_input: bool | None = None  # unknown before the first call
         self._outputs: Outputs = outputs
@@ -193,7 +194,7 @@ class TorchEditable(EditableDefaults):
         pieces = [self.batch_of(X, rows) for rows in some.split(size)]
         if shape not in self._modes:
             probe = self.batch_of(X, some[:PROBE_ROWS])
-            self._modes[shape] = working_mode(lambda p: self.call(p, probe), parameters)
+            self._modes[shape] = working_mode(lambda p: self.call(p, probe), parameters, self.modes)
             self._in_factors[shape] = True
         self._in_factors[shape] = self._in_factors[shape] and all(
             comes_in_factors(lambda p, batch=piece: self.call(p, batch), parameters)  # type: ignore[misc]

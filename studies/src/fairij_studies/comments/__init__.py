@@ -12,6 +12,8 @@ import pandas as pd
 
 from fairij.language.training import TrainingRecipe
 from fairij_studies.comments.cost import agreement_unit, cost_unit
+from fairij_studies.comments.fear import SEEDS as OTHER_SEEDS
+from fairij_studies.comments.fear import curve_unit, fear_unit
 from fairij_studies.comments.heads import STRENGTHS, both_gaps_unit, head_unit
 from fairij_studies.comments.prepared import COMMENTS, ENCODER, make_up, mentions_unit, prepare
 from fairij_studies.comments.t5 import SMALL_T5, pretraining_unit, real_size_unit
@@ -71,6 +73,8 @@ def whole_units(folder: str) -> list[Unit]:
             for i in IDENTITIES
             for make in (head, both_gaps)
         ),
+        *(fear(folder, kind, s, first[0]) for kind in HEADS for s in OTHER_SEEDS),
+        curve(folder, "LC", OTHER_SEEDS[0], first[0]),
         *(triggers(folder, SMALL_T5, n, seed, first) for n, seed in runs),
         *(triggers(folder, ENCODER, n, seed, first) for n, seed in runs),
         *(triggers(folder, ENCODER, n, seed, others) for n, seed in runs),
@@ -108,6 +112,17 @@ def head(folder: str, kind: str, seed: int, identity: str) -> Unit:
 def both_gaps(folder: str, kind: str, seed: int, identity: str) -> Unit:
     plain = head(folder, kind, seed, identity)
     return Unit({**plain.key, "surrogate": "both gaps"}, both_gaps_unit, plain.arguments)
+
+
+def fear(folder: str, kind: str, seed: int, identity: str) -> Unit:
+    """Return the unit that tries sentences on every model. Run it on a part of the comments."""
+    plain = head(folder, kind, seed, identity)
+    return Unit({**plain.key, "asked": "fear of a word"}, fear_unit, plain.arguments, 5)
+
+
+def curve(folder: str, kind: str, seed: int, identity: str) -> Unit:
+    plain = head(folder, kind, seed, identity)
+    return Unit({**plain.key, "asked": "which comments"}, curve_unit, plain.arguments, 2)
 
 
 def triggers(folder: str, name: str, n: int, seed: int, identities: tuple[str, ...]) -> Unit:
@@ -176,6 +191,8 @@ def quick_units(folder: str) -> list[Unit]:
             for kind in ("LC", "NC")
         ),
         both_gaps(folder, "LC", 0, first),
+        fear(folder, "LC", 1, first),
+        curve(folder, "LC", 1, first),
         *(
             Unit(
                 {"encoder": name, "model": "TT=4", "seed": 0},

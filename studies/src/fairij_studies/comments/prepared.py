@@ -133,7 +133,11 @@ def made_up_tokenizer(library: Any) -> Any:
         single="[CLS] $A [SEP]", special_tokens=marks
     )
     return library.PreTrainedTokenizerFast(
-        tokenizer_object=made, unk_token="[UNK]", pad_token="[PAD]"
+        tokenizer_object=made,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
     )
 
 

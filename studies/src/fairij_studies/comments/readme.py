@@ -9,6 +9,13 @@ import altair as alt
 import pandas as pd
 
 from fairij.storage.checksummed import write_whole
+from fairij_studies.comments.fear_tables import (
+    CURVE,
+    curve_figure,
+    curve_section,
+    fear_section,
+    is_fear,
+)
 from fairij_studies.comments.tables import (
     METHODS,
     MODELS,
@@ -74,6 +81,9 @@ python -m fairij_studies.comments run --only model=LC --processes 2   # two core
 python -m fairij_studies.comments run --only model=NC --processes 12  # side by side on one GPU
 python -m fairij_studies.comments run --only model=NC --processes 2 --machine "two cores"
 python -m fairij_studies.comments run                              # everything, one GPU
+python -m fairij_studies.comments prepare --prepared part --others 20000 10000 12000
+python -m fairij_studies.comments run --prepared part --only model=LC "asked=fear of a word" \\
+    "asked=which comments"
 fairij reproduce comments --quick                                  # made-up comments, on a CPU
 ```
 A run continues where it stopped. Most units here ran side by side, so the seconds in their records
@@ -84,9 +94,14 @@ do not measure their cost. This page and the figure are drawn from `results.parq
 def draw(records: pd.DataFrame, folder: Path) -> None:
     """Write README.md and the figure into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    figure = trade_off(_runs(records)[0])
-    if figure is not None:
-        save_figure(figure, folder / FIGURE)
+    of_words = is_fear(records)
+    figures = {
+        FIGURE: trade_off(_runs(records[~of_words])[0]),
+        CURVE: curve_figure(records[of_words]),
+    }
+    for name, figure in figures.items():
+        if figure is not None:
+            save_figure(figure, folder / name)
     write_whole(folder / "README.md", readme(records).encode())
 
 
@@ -100,10 +115,12 @@ def _runs(records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def readme(records: pd.DataFrame) -> str:
     """Return the text of the page."""
+    quick, of_words = bool(records["quick"].any()), records[is_fear(records)]
+    records = records[~is_fear(records)]
     results, others = _runs(records)
     if MACHINE in records:
         records = records[records[MACHINE].isna()]
-    parts = [HEADING, MADE_UP if bool(records["quick"].any()) else ""]
+    parts = [HEADING, MADE_UP if quick else ""]
     if len(results):
         if trade_off(results) is not None:
             first = results["identity"].iloc[0]
@@ -119,6 +136,8 @@ def readme(records: pd.DataFrame) -> str:
             parts.append(model_table(block))
             parts.append(rate_table(block))
     parts += [
+        fear_section(of_words),
+        curve_section(of_words),
         mention_table(records),
         cost_lines(records),
         agreement_lines(records),

@@ -91,18 +91,11 @@ def random_forest(X: Any, y: Any) -> Any:
     return RandomForestClassifier(min_samples_leaf=5, random_state=0).fit(X, y)
 
 
-@case("random forest, default", "scikit-learn")
-def full_forest(X: Any, y: Any) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(random_state=0).fit(X, y)
-
-
 @case("extra trees", "scikit-learn")
 def extra_trees(X: Any, y: Any) -> Any:
     from sklearn.ensemble import ExtraTreesClassifier
 
-    return ExtraTreesClassifier(min_samples_leaf=5, random_state=0).fit(X, y)
+    return ExtraTreesClassifier(50, min_samples_leaf=5, random_state=0).fit(X, y)
 
 
 @case("bagged trees", "scikit-learn")
@@ -141,6 +134,73 @@ def xgboost_forest(X: Any, y: Any) -> Any:
     from xgboost import XGBRFClassifier
 
     return XGBRFClassifier(max_depth=10, n_jobs=1).fit(X, y)
+
+
+@case("EBM", "interpret-core", raw=True)
+def ebm(X: Any, y: Any) -> Any:
+    from interpret.glassbox import ExplainableBoostingClassifier
+
+    return ExplainableBoostingClassifier(outer_bags=2, n_jobs=1, random_state=0).fit(X, y)
+
+
+def _floats(X: Any) -> Any:
+    return np.asarray(X, np.float32)
+
+
+@case(
+    "skorch",
+    "skorch",
+    labels=lambda net, X: net.predict(_floats(X)),
+    scores=lambda net, X: net.predict_proba(_floats(X))[:, 1],
+)
+def skorch(X: Any, y: Any) -> Any:
+    import torch
+    from skorch import NeuralNetBinaryClassifier
+
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(
+        torch.nn.Linear(X.shape[1], 50), torch.nn.SELU(), torch.nn.Linear(50, 1)
+    )
+    net = NeuralNetBinaryClassifier(
+        module,
+        optimizer=torch.optim.Adam,
+        lr=1e-3,
+        max_epochs=15,
+        verbose=0,
+        train_split=None,
+    )
+    return net.fit(_floats(X), np.asarray(y, np.float32))
+
+
+@case("linear discriminant analysis", "scikit-learn")
+def discriminant(X: Any, y: Any) -> Any:
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    return LinearDiscriminantAnalysis().fit(X, y)
+
+
+@case("soft voting", "scikit-learn")
+def voting(X: Any, y: Any) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
+    from sklearn.linear_model import LogisticRegression
+
+    parts = [
+        ("linear", LogisticRegression(max_iter=1000)),
+        ("trees", HistGradientBoostingClassifier(early_stopping=False, random_state=0)),
+    ]
+    return VotingClassifier(parts, voting="soft").fit(X, y)
+
+
+@case("stacking", "scikit-learn")
+def stacking(X: Any, y: Any) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier, StackingClassifier
+    from sklearn.linear_model import LogisticRegression
+
+    parts = [
+        ("linear", LogisticRegression(max_iter=1000)),
+        ("trees", HistGradientBoostingClassifier(early_stopping=False, random_state=0)),
+    ]
+    return StackingClassifier(parts, LogisticRegression(), cv=3, passthrough=True).fit(X, y)
 
 
 def raw_parts() -> list[Part]:

@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    StackingClassifier,
+    VotingClassifier,
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
@@ -62,12 +65,17 @@ def estimators() -> None:
     """One line per scikit-learn estimator."""
     network = {"hidden_layer_sizes": (3,), "solver": "lbfgs", "max_iter": 30, "random_state": 0}
     small = {"max_depth": 2, "min_samples_leaf": 30, "random_state": 0}
+    members = [
+        ("linear", LogisticRegression()),
+        ("trees", GradientBoostingClassifier(n_estimators=2, max_depth=2)),
+    ]
     scaled = make_pipeline(StandardScaler(), LogisticRegression())
     for name, task, model in (
         ("logistic", "binary", LogisticRegression(C=0.5)),
         ("multinomial", "three", LogisticRegression(class_weight="balanced")),
         ("sgd", "binary", SGDClassifier("log_loss", early_stopping=True, random_state=0)),
         ("least squares", "real", LinearRegression()),
+        ("discriminant", "three", LinearDiscriminantAnalysis()),
         ("perceptron", "three", MLPClassifier(activation="tanh", **network)),
         ("perceptron, one output", "real", MLPRegressor(activation="tanh", **network)),
         ("histogram", "three", HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=4)),
@@ -80,6 +88,9 @@ def estimators() -> None:
         ("forest", "binary", RandomForestClassifier(n_estimators=3, **small)),
         ("forest, three classes", "three", RandomForestClassifier(n_estimators=3, **small)),
         ("forest, one output", "real", RandomForestRegressor(n_estimators=3, **small)),
+        ("voting", "binary", VotingClassifier(members, voting="soft")),
+        ("voting, three classes", "three", VotingClassifier(members, voting="soft")),
+        ("stack", "binary", StackingClassifier(members, cv=2)),
         ("pipeline", "binary", scaled),
         ("search", "binary", GridSearchCV(scaled, {"logisticregression__C": [0.1, 1.0]}, cv=2)),
     ):
@@ -122,6 +133,14 @@ def catboost(X: Any, y: Any) -> Any:
     library = pytest.importorskip("catboost")
     settings = {"iterations": 3, "depth": 2, "verbose": False, "thread_count": 1}
     return library.CatBoostClassifier(allow_writing_files=False, **settings).fit(X, y)
+
+
+@case("skorch")
+def skorch(X: Any, y: Any) -> Any:
+    library = pytest.importorskip("skorch")
+    torch.manual_seed(0)
+    net = library.NeuralNetBinaryClassifier(mlp().double(), max_epochs=1, verbose=0)
+    return net.fit(X, y.astype(float))
 
 
 @case("black box")

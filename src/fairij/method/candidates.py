@@ -176,14 +176,17 @@ class Judge:
                 "`sample_weight_val` and chances of groups must be left out, because this model "
                 "predicts numbers: they are for classification."
             )
-        error = ((z - self.y) ** 2).mean(-1).double()
+        taken = self.constraint.takes_outputs or self.constraint.takes_losses
+        predicted = self.loss.predict(z)  # of a log link the exponential
+        gap = self._gap(z if taken else predicted, None)
+        error = ((predicted - self.y) ** 2).mean(-1).double()
         r2 = 1 - (error / self.y.var(correction=0).double()).cpu().numpy()
         return (
-            _gaps(self._gap(z, None), finite)
-            | _known(self.constraint.how_sure(z, self.y, self.groups), finite)
+            _gaps(gap, finite)
+            | _known(self.constraint.how_sure(predicted, self.y, self.groups), finite)
             | {"r2": np.where(finite, r2, -np.inf)}
             | _known({"mean_squared_error": error.cpu().numpy()}, finite)
-            | _known(by_group(self._means(z), self.groups.names), finite)
+            | _known(by_group(self._means(predicted), self.groups.names), finite)
         )
 
     def _gap(self, z: Tensor, table: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -197,6 +197,50 @@ class SquaredError:
         return z
 
 
+@dataclass(frozen=True)
+class TweedieDeviance:
+    """Half the deviance of a Tweedie law with mean ``exp(z)`` and variance ``mean^power``.
+
+    ``exp((2 - p) z) / (2 - p) - y exp((1 - p) z) / (1 - p)``, with logarithms at p = 1 (Poisson)
+    and p = 2 (gamma). `curve` is the Fisher information ``exp((2 - p) z)``; for the Poisson law it
+    is the second derivative.
+    """
+
+    name: str
+    power: float
+    is_classification: ClassVar[bool] = False
+
+    def check(self, z: Tensor, y: Tensor) -> None:
+        _check_shapes(f"{self.name} needs one output per row", z, y, z.ndim == 1)
+        wrong = ~torch.isfinite(y) | (y < 0) | ((y == 0) & (self.power >= 2))
+        if bool(wrong.any()):
+            least = "above 0" if self.power >= 2 else "of at least 0"
+            raise InvalidInputError(
+                f"{self.name} needs labels {least}, got {_some_values(y[wrong])}; drop those rows, "
+                "or use loss='squared_error'."
+            )
+
+    def value(self, z: Tensor, y: Tensor) -> Tensor:
+        p = self.power
+        mean = z if p == 2 else torch.exp((2 - p) * z) / (2 - p)
+        return mean - y * (z if p == 1 else torch.exp((1 - p) * z) / (1 - p))
+
+    def slope(self, z: Tensor, y: Tensor) -> Tensor:
+        return torch.exp((2 - self.power) * z) - y * torch.exp((1 - self.power) * z)
+
+    def curve(self, z: Tensor, v: Tensor) -> Tensor:
+        return torch.exp((2 - self.power) * z) * v
+
+    def curve_root(self, z: Tensor) -> Tensor:
+        return torch.exp((1 - self.power / 2) * z)[:, None, None]
+
+    def scores(self, z: Tensor, temperature: float = 1.0) -> Tensor:
+        return torch.exp(z)
+
+    def predict(self, z: Tensor) -> Tensor:
+        return torch.exp(z)
+
+
 LOSSES: dict[str, Loss] = {
     loss.name: loss
     for loss in (
@@ -205,6 +249,9 @@ LOSSES: dict[str, Loss] = {
         BrierScore("binary_brier_score", BinaryCrossEntropy()),
         BrierScore("softmax_brier_score", SoftmaxCrossEntropy()),
         SquaredError(),
+        TweedieDeviance("poisson_deviance", 1.0),
+        TweedieDeviance("tweedie_deviance", 1.5),
+        TweedieDeviance("gamma_deviance", 2.0),
     )
 }
 

@@ -73,11 +73,14 @@ FAMILIES: list[Family] = [
         peft="PeftModel",
         fairij="TriggerTokens, TextClassifier",
     ),
+    family("torch.skorch:SkorchEditable", "skorch's nets", skorch="NeuralNet"),
     family("black_box.editable:BlackBoxEditable", "fairij's BlackBox", fairij="BlackBox"),
     family("torch.module:TorchEditable", "torch.nn.Module", torch="Module"),
     family(
         "sklearn.linear:LinearEditable",
-        sklearn="LogisticRegression, SGDClassifier, SGDRegressor, Ridge, RidgeCV, LinearRegression",
+        sklearn="LogisticRegression, SGDClassifier, SGDRegressor, Ridge, RidgeCV, "
+        "LinearRegression, PoissonRegressor, GammaRegressor, TweedieRegressor, "
+        "LinearDiscriminantAnalysis",
     ),
     family("sklearn.perceptron:PerceptronEditable", sklearn="MLPClassifier, MLPRegressor"),
     family(
@@ -112,6 +115,8 @@ FAMILIES: list[Family] = [
         "RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor, BaggingClassifier, "
         "BaggingRegressor",
     ),
+    family("sklearn.voting:VotingEditable", sklearn="VotingClassifier, VotingRegressor"),
+    family("sklearn.pipeline:stack", sklearn="StackingClassifier, StackingRegressor"),
     family("sklearn.pipeline:pipeline", sklearn="Pipeline"),
     family("sklearn.pipeline:search", "GridSearchCV and similar", sklearn="BaseSearchCV"),
     family("sklearn.pipeline:frozen", sklearn="FrozenEstimator"),
@@ -134,6 +139,9 @@ REFUSED: dict[str, str] = {  # class names -> the reason and the cure
     "LogisticRegression",
     "IsolationForest RandomTreesEmbedding": "it was trained without labels, so there is no loss to "
     "keep low; edit the model that uses what it gives",
+    "QuadraticDiscriminantAnalysis": "its scores are quadratic in the features, and its parameters "
+    "are means and covariances, which no loss of the predictions was minimised by; train a "
+    "LogisticRegression on PolynomialFeatures(2)",
     "Lasso LassoCV ElasticNet ElasticNetCV": "its L1 penalty has no derivative at zero "
     "coefficients; train Ridge instead",
     "LinearSVC RidgeClassifier RidgeClassifierCV": "its loss gives no probabilities; train "

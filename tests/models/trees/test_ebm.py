@@ -125,6 +125,7 @@ def test_the_gap_falls_and_the_edit_can_be_undone(task: str, constraint: str) ->
     assert np.array_equal(margins(undone, data.X_new), before)
 
 
+@pytest.mark.slow
 def test_a_process_without_fairij_predicts_the_same(tmp_path: Path) -> None:
     data = table()
     editable = adapt(trained("binary", data))

@@ -8,6 +8,10 @@ What the estimators minimise, in the engine's terms ``sum w_n l_n / W + l2 |coef
 * `LogisticRegression`: ``sum w l + |coef|^2 / 2C``, so l2 = 1 / (C W); liblinear also penalises the
   intercept, as the weight of a constant feature ``intercept_scaling``;
 * `SGDClassifier`, `SGDRegressor`: ``sum w l / n + alpha |coef|^2 / 2``, so l2 = alpha n / W;
+* `PoissonRegressor`, `GammaRegressor`, `TweedieRegressor`: ``sum w l / W + alpha |coef|^2 / 2``
+  with half the deviance l of a mean ``exp(z)``, so l2 = alpha;
+* `LinearDiscriminantAnalysis`: nothing of this kind. It is taken for a logistic regression that
+  stopped at its coefficients, which predicts the same;
 * `Ridge`, `RidgeCV`: ``sum w (z - y)^2 + alpha |coef|^2``, so l2 = alpha / W; `LinearRegression`:
   none.
 """
@@ -44,7 +48,7 @@ class LinearEditable(EditableDefaults):
         self._estimator = estimator
         self._coef = real_numbers("coef_", estimator.coef_, 1, 2)
         self._n_outputs = 1 if self._coef.ndim == 1 else len(self._coef)
-        self._has_intercept = bool(estimator.fit_intercept)
+        self._has_intercept = bool(getattr(estimator, "fit_intercept", True))
         self.parameter_names = ["coef_", "intercept_"][: 1 + self._has_intercept]
         if parameters not in ("trainable", "all") and list(parameters) != self.parameter_names:
             raise InvalidInputError(
@@ -60,8 +64,9 @@ class LinearEditable(EditableDefaults):
             )
         self.theta = torch.cat([torch.tensor(piece).reshape(-1) for piece in pieces])
         self.classes = getattr(estimator, "classes_", None)
-        self.loss_name = usual_loss(self.classes, self._n_outputs)
-        self.caveats = caveats_of(estimator)
+        usual = usual_loss(self.classes, self._n_outputs)
+        self.loss_name = self._kind.loss(estimator) if self._kind.loss else usual
+        self.caveats = (*caveats_of(estimator), *self._kind.caveats)
         self.l2(1, 1.0)  # raises if its settings are no numbers
 
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
@@ -133,6 +138,36 @@ class Kind(NamedTuple):
     losses: tuple[str, ...] = ()  # values of its `loss` setting that the engine supports
     one_output: bool = True
     balance_weights: bool = True
+    loss: Callable[[Any], str] | None = None  # its name, if it is not the usual one
+    caveats: tuple[str, ...] = ()
+
+
+GENERATIVE = (
+    "Linear discriminant analysis was fitted by means and a covariance, not by a loss of its "
+    "predictions. An edit takes it for a logistic regression with these coefficients. Its means, "
+    "covariance and `transform` stay as they were."
+)
+POWERS = {1.0: "poisson_deviance", 1.5: "tweedie_deviance", 2.0: "gamma_deviance"}
+
+
+def _deviance(model: Any) -> str:
+    """The loss of a generalised linear model."""
+    names = {"PoissonRegressor": 1.0, "GammaRegressor": 2.0}
+    kinds = [names[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in names]
+    power = kinds[0] if kinds else float(model.power)
+    link = getattr(model, "link", "log")
+    if power == 0 and link in ("auto", "identity"):
+        return "squared_error"
+    if power not in POWERS or link == "identity":
+        raise InvalidInputError(
+            f"A TweedieRegressor must have power 0, 1, 1.5 or 2 and its usual link, got "
+            f"power={model.power:g} and link={model.link!r}: train it with one of those."
+        )
+    return POWERS[power]
+
+
+def _glm(model: Any, rows: int, weight_sum: float) -> tuple[float, float]:
+    return float(model.alpha), 0.0
 
 
 def _logistic(model: Any, rows: int, weight_sum: float) -> tuple[float, float]:
@@ -157,6 +192,12 @@ KINDS: dict[str, Kind] = {
     "SGDRegressor": Kind(_descent, ("squared_error",)),
     "Ridge": Kind(_ridge),
     "RidgeCV": Kind(_ridge),
+    "PoissonRegressor": Kind(_glm, loss=_deviance),
+    "GammaRegressor": Kind(_glm, loss=_deviance),
+    "TweedieRegressor": Kind(_glm, loss=_deviance),
+    "LinearDiscriminantAnalysis": Kind(
+        lambda model, rows, weight_sum: (0.0, 0.0), one_output=False, caveats=(GENERATIVE,)
+    ),
     "LinearRegression": Kind(lambda model, rows, weight_sum: (0.0, 0.0)),
 }
 

@@ -82,3 +82,53 @@ def search(model: Any, **options: Any) -> WrappedEditable:
 def frozen(model: Any, **options: Any) -> WrappedEditable:
     """`FrozenEstimator`: the estimator inside is edited."""
     return WrappedEditable(model, model.estimator, [], **options)
+
+
+STACKED = (
+    "The final model of a stack was trained on predictions of its models for rows that they had "
+    "not seen. An edit uses their predictions as they are, which are surer on training rows."
+)
+
+
+class Stacked:
+    """The models of a stack, without the one that is edited."""
+
+    def __init__(self, model: Any) -> None:
+        self.estimators, self.methods = model.estimators_, model.stack_method_
+        self.passthrough, self._transform = model.passthrough, model.transform
+
+    def transform(self, X: Any) -> Any:
+        return self._transform(X)
+
+
+class StackedEditable(WrappedEditable):
+    """The final model of a stack, on the predictions of the others."""
+
+    def __init__(self, model: Any, **options: Any) -> None:
+        stack = Stacked(model)
+        super().__init__(model, model.final_estimator_, [("estimators", stack)], **options)
+        self.classes = getattr(model, "classes_", None)
+        self.caveats = (*self.caveats, *(STACKED,) * (model.cv != "prefit"))
+        self._stack = stack
+
+    def frame_fingerprint(self) -> str:
+        kind, inner = type(self._wrapper).__name__, self._inner.frame_fingerprint()
+        stack = self._stack
+        parts = [_fingerprint(part) for part in stack.estimators]
+        return state_fingerprint(kind, inner, parts, stack.methods, stack.passthrough)
+
+
+def _fingerprint(part: Any) -> str:
+    """Of a model of a stack, with its parameters. Compiled trees have gaps that copies change."""
+    try:
+        known = adapt(part)
+    except InvalidInputError:
+        return state_fingerprint(part)
+    return state_fingerprint(known.frame_fingerprint(), known.theta)
+
+
+def stack(model: Any, **options: Any) -> StackedEditable:
+    """`StackingClassifier` and `StackingRegressor`: the final model is edited."""
+    if not hasattr(model, "final_estimator_"):
+        raise InvalidInputError(f"This {type(model).__name__} must be fitted: call its fit.")
+    return StackedEditable(model, **options)

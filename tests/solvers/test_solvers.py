@@ -189,6 +189,18 @@ def test_woodbury_on_a_sample_reports_its_distance_from_the_whole() -> None:
     assert torch.allclose(solution.residual, true, rtol=0.2)
 
 
+def test_woodbury_measures_its_error_on_some_rows_alone() -> None:
+    case = make_case("mlp", n=200)
+    operator, b = make_curvature("ggn", case.objective()), right_hand_sides(case)[:, :1]
+    whole = Woodbury(rows=20, seed=1).prepare(operator, DAMPING).solve(b)
+    some = Woodbury(rows=20, seed=1, checked_rows=50).prepare(operator, DAMPING).solve(b)
+    assert torch.equal(some.x, whole.x)
+    assert not torch.equal(some.residual, whole.residual)
+    assert 0.3 < float(some.residual / whole.residual) < 3
+    all_of_them = Woodbury(rows=20, seed=1, checked_rows=200).prepare(operator, DAMPING).solve(b)
+    assert torch.equal(all_of_them.residual, whole.residual)
+
+
 def test_stochastic_neumann_comes_near_the_inverse() -> None:
     case = make_case("logistic", n=200)
     operator = make_curvature("ggn", case.objective())
@@ -276,6 +288,7 @@ def test_damping_must_be_positive(solver: str, damping: float) -> None:
             "`on_failure` must be one of .*'return'.*got 'pass'",
         ),
         (lambda: Woodbury(rows=0), "`rows` must be a whole number of at least 1; got 0"),
+        (lambda: Woodbury(checked_rows=0), "`checked_rows` must be a whole number of at least 1"),
         (lambda: PrintedWoodFisher(rows=0), "`rows` must be a whole number of at least 1; got 0"),
         (
             lambda: Neumann(tolerance=None, steps=0),

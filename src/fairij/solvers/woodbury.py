@@ -28,7 +28,11 @@ class Woodbury(SolverDefaults):
     rows : int, default=1000
         B, the number of training rows sampled without replacement.
     seed : int, default=0
-        The seed of the sample.
+        The seed of the samples.
+    checked_rows : int or None, default=None
+        Rows on which the error of an answer is measured, drawn at random. None: all of them. A
+        measurement takes five products with the curvature of these rows, which is most of the time
+        of a fit of a large language model.
 
     Examples
     --------
@@ -38,10 +42,13 @@ class Woodbury(SolverDefaults):
 
     rows: int = 1000
     seed: int = 0
+    checked_rows: int | None = None
     name = "woodbury"
 
     def __post_init__(self) -> None:
         whole_number("rows", self.rows, 1)
+        if self.checked_rows is not None:
+            whole_number("checked_rows", self.checked_rows, 1, otherwise=", or None")
 
     def seeded(self, seed: int) -> Woodbury:
         return replace(self, seed=seed)
@@ -52,6 +59,9 @@ class Woodbury(SolverDefaults):
         index = torch.randperm(len(o.y), generator=generator, device="cpu")[: self.rows]
         chunks = index.to(o.theta.device).split(256)
         G = torch.cat([curvature.root_rows(chunk) for chunk in chunks]) / len(index) ** 0.5
+        if self.checked_rows is not None and self.checked_rows < len(o.y):
+            other = torch.randperm(len(o.y), generator=generator, device="cpu")
+            curvature = curvature.restrict(other[: self.checked_rows].to(o.theta.device))
         return WoodburyInverse(curvature, G, check_damping(damping))
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from fairij import __version__
 from fairij_studies.driver import unit_records
 from fairij_studies.frontier import SEEDS, bunch, draw, make_study
-from fairij_studies.frontier.measured import NETWORK, Case, base_of
+from fairij_studies.frontier.measured import NETWORK, trained
 from fairij_studies.frontier.methods import METHODS
 from fairij_studies.frontier.tables import Source, pack, slug
 from fairij_studies.provenance import code_hash
@@ -76,11 +76,6 @@ def run_units(asked: argparse.Namespace) -> None:
             print(f"FAILED {identity(unit.key)}\n{outcome.error}", flush=True)
         if number % 50 == 0 or number == len(units):
             print(f"{number} of {len(units)} in {time.perf_counter() - start:.0f} s", flush=True)
-
-
-def trained(case: Case) -> list[dict[str, float]]:
-    """Train a network, which is kept in the cache."""
-    return [{"seconds": base_of(case).train_seconds}]
 
 
 def merge(study: Path, journals: Sequence[Path]) -> None:

@@ -262,7 +262,8 @@ def test_unreadable_tables(run: Run, name: str, content: bytes | None, expected:
         ("junk.skops", b"x", "cannot be read as a skops file"),
         ("junk.safetensors", b"x", "cannot be read as a file of torch parameters"),
         ("junk.pt", b"x", "cannot be read as a file of torch parameters"),
-        ("model.onnx", b"x", "A model's name must end in one of .txt"),
+        ("junk.onnx", b"x", "cannot be read as an ONNX model"),
+        ("model.h5", b"x", "A model's name must end in one of .txt"),
     ],
 )
 def test_unreadable_models(run: Run, name: str, content: bytes | None, expected: str) -> None:

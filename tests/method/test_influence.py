@@ -134,5 +134,6 @@ def test_more_gaps_than_the_model_can_move_are_closed_as_far_as_it_can() -> None
     G = torch.randn(3, 8, generator=rng, dtype=torch.float64)  # three parameters, eight gaps
     gaps = torch.rand(8, generator=rng, dtype=torch.float64)
     weights = weights_to_close(G, G, gaps)
-    nearest = torch.linalg.lstsq(G.T, gaps[:, None]).solution[:, 0]
+    unit = G.norm(dim=0)  # each gap counts in steps that move it alone
+    nearest = torch.linalg.lstsq(G.T / unit[:, None], (gaps / unit)[:, None]).solution[:, 0]
     torch.testing.assert_close(G @ weights, nearest, rtol=1e-4, atol=1e-6)

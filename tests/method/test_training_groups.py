@@ -22,6 +22,7 @@ DATA = problem()
 SEARCHES = [Reweight(), Path(steps=3), Constrained(steps=3, products=60)]
 
 
+@pytest.mark.filterwarnings("ignore::fairij.errors.SeenRowsWarning")  # pooled on purpose
 @pytest.mark.parametrize("search", SEARCHES)
 def test_the_gradient_is_that_of_all_rows_in_one_table(search: Any) -> None:
     """The same edits are tried as with all rows for validation; the choice sees fewer rows."""

@@ -323,11 +323,13 @@ def test_a_wrapper_passes_on_every_capability(make: Any, own: tuple[str, ...]) -
 @pytest.mark.parametrize("chunk", [4, 100])
 def test_streaming_passes_on_every_capability(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairij.scale.streaming.CHUNK_ROWS", chunk)
-    check_wrapper(StreamedEditable, ArraySource, own=("held_bytes", "row_products"))
+    check_wrapper(StreamedEditable, ArraySource, own=("held_bytes", "row_products", "with_outputs"))
 
 
 def test_several_processes_pass_on_every_capability(one_process: None) -> None:
-    check_wrapper(ShardedEditable, Shard, own=("held_bytes", "row_products", "factors"))
+    check_wrapper(
+        ShardedEditable, Shard, own=("held_bytes", "row_products", "factors", "with_outputs")
+    )
     check_wrapper(ShardedEditable)
 
 

@@ -189,10 +189,11 @@ def test_killed_scores_end_with_the_same_bits(tmp_path: Path, model: FairIJ) -> 
 
 
 def moved(model: FairIJ) -> FairIJ:
-    other = copy.deepcopy(fitted())
+    other = copy.copy(model)
+    other._given = copy.deepcopy(fitted())  # the model that was edited
     with torch.no_grad():
-        other[0].bias[0] += 1e-6
-    return copy.copy(model).set_params(estimator=other)
+        other._given[0].bias[0] += 1e-6
+    return other
 
 
 def turned(model: FairIJ) -> FairIJ:

@@ -282,7 +282,10 @@ class EditOptions:
     )
     temperature: Annotated[float, "Sharpness of the soft score."] = 1.0
     loss: Annotated[
-        str, "The training loss: auto, binary_cross_entropy, softmax_cross_entropy, squared_error."
+        str,
+        "The training loss: auto, binary_cross_entropy, softmax_cross_entropy, "
+        "binary_brier_score, softmax_brier_score, squared_error, poisson_deviance, "
+        "tweedie_deviance, gamma_deviance.",
     ] = "auto"
     outputs: Annotated[str, OUTPUTS_HELP] = "auto"
     weight_decay: Annotated[

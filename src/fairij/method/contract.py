@@ -57,9 +57,10 @@ def check_solver(solver: str | Solver) -> None:
 def check_search(search: str | Search) -> None:
     """Check the proposals of a search, their number, and its words on a small problem."""
     settings, context = get_search(search), _context()
+    most = settings.most(ROWS)
+    context = replace(context, order=context.order[:most])  # as a run gives them
     proposals = list(settings.propose(context))
     _require(len(proposals) <= settings.count(context), "there are more proposals than `count`")
-    most = settings.most(ROWS)
     for proposal in proposals:
         k, direction = proposal.k, proposal.direction
         _require(0 < k <= len(context.order), f"k is {k}; {len(context.order)} rows may be dropped")

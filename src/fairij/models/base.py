@@ -113,6 +113,9 @@ class Linearization(Protocol):
     def held_bytes(self) -> int | None:
         """Bytes of rows that this object keeps in memory; None if unknown."""
 
+    def with_outputs(self, outputs: Tensor) -> Linearization | None:
+        """At an edit with these outputs, if ``J`` is the same there and all rows are at hand."""
+
 
 class JacobianDefaults:
     """A Jacobian without shortcuts."""
@@ -151,6 +154,9 @@ class LinearizationDefaults(JacobianDefaults):
         return None
 
     def factors(self) -> list[Factors] | None:
+        return None
+
+    def with_outputs(self, outputs: Tensor) -> Linearization | None:
         return None
 
 

@@ -142,6 +142,10 @@ def _check_rows(linear: Linearization) -> None:
         _require(high, "row_squares must be |J_n|^2 or a bound above it")
     _require(held is None or held >= 0, f"held_bytes must be None or at least 0, got {held!r}")
     _require(isinstance(linear.mode, str), "mode must be a str")
+    there = linear.with_outputs(z + 1)
+    if there is not None:
+        _close("with_outputs(z).outputs", there.outputs, z + 1)
+        _close("with_outputs(z).vjp", there.vjp(u), linear.moved(r).vjp(u))
 
 
 def _check_evaluator(editable: Editable, X: Any) -> None:
@@ -381,6 +385,7 @@ QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "restrict": lambda part, X: part.restrict(SOME).jvp(THREE),
     "moved": lambda part, X: torch.stack([(at := part.moved(THREE)).outputs, at.jvp(THREE)]),
     "sums": lambda part, X: part.sums(NINE, PIECES),
+    "with_outputs": lambda part, X: part.with_outputs(NINE).outputs,
     "factors": lambda part, X: torch.cat([f.inputs * f.slopes[:, 0] for f in part.factors()]),
     "gram": lambda part, X: part.gram(NINE[:, None, None]),
     "diagonal": lambda part, X: part.diagonal(lambda rows: NINE[rows, None, None].abs()),

@@ -148,6 +148,12 @@ class JournaledLinearization(Recorded[Linearization]):
     def moved(self, by: Tensor) -> JournaledLinearization:
         return JournaledLinearization(lambda: self._inner.moved(by), self._journal, self._device)
 
+    def with_outputs(self, outputs: Tensor) -> JournaledLinearization | None:
+        there = self._inner.with_outputs(outputs)
+        if there is None:
+            return None
+        return JournaledLinearization(lambda: there, self._journal, self._device)
+
     def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
         return self._pass("sums", torch.cat(pieces), lambda: self._inner.sums(weights, pieces))
 

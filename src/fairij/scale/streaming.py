@@ -228,6 +228,9 @@ class StreamedLinearization:
         """The bytes of the chunks that are kept."""
         return sum(part.held_bytes() or 0 for _, part in self._kept)
 
+    def with_outputs(self, outputs: Tensor) -> None:
+        return None  # the rows are not at hand
+
     def sums(self, weights: Tensor, pieces: list[Tensor]) -> Tensor:
         """``J^T u`` over each piece of the rows alone, ``(D, K)``, all in one pass."""
         sizes = torch.tensor([len(index) for index in pieces])

@@ -54,7 +54,7 @@ class Table(JacobianDefaults):
 def reduced(context: SearchContext, directions: int) -> tuple[SearchContext, Tensor]:
     """The context with ``c`` in place of ``theta_0 + B c``, and ``B``, ``(D, m)``."""
     o = context.objective
-    if not isinstance(o.model, ConstantLinearization) or bool((o.l2 != 0).any()):
+    if o.model.with_outputs(o.model.outputs) is None or bool((o.l2 != 0).any()):
         raise InvalidInputError(
             "`directions` must be None, unless the model is linear in its parameters and its loss "
             "has no penalty, as that of a tree ensemble in the memory of one process; this one is "
@@ -73,7 +73,8 @@ def reduced(context: SearchContext, directions: int) -> tuple[SearchContext, Ten
 
     def signed_at(there: Objective, move: Tensor) -> SignedGaps:
         along = basis @ move
-        model = ConstantLinearization(there.model.outputs, o.model.jacobian)  # type: ignore[attr-defined]
+        model = o.model.with_outputs(there.model.outputs)
+        assert model is not None  # as asked above
         full = context.signed_at(replace(o, model=model, theta=o.theta + along), along)
         return replace(full, pull=lambda: basis.T @ full.gradients)
 

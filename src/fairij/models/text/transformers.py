@@ -280,6 +280,10 @@ class InGivenOrder:
     def held_bytes(self) -> int | None:
         return self._inner.held_bytes()
 
+    def with_outputs(self, outputs: Tensor) -> InGivenOrder | None:
+        there = self._inner.with_outputs(outputs[self._order])
+        return None if there is None else InGivenOrder(there, self._order)
+
     def _places(self, index: Tensor) -> Tensor:
         """Where the inner linearisation has these rows."""
         return self._place[index.to(self._place.device)]

@@ -180,6 +180,9 @@ class TriggerLinearization(ConstantLinearization):
         tokens, jacobian = take_rows(self.tokens, index), self.jacobian.take(index)
         return TriggerLinearization(self.outputs[index], jacobian, self.model, tokens)
 
+    def with_outputs(self, outputs: Tensor) -> None:  # type: ignore[override]
+        return None  # J changes with theta
+
 
 @dataclass
 class ScreeningEvaluator(EvaluatorDefaults):

@@ -196,8 +196,8 @@ def said(*arguments: str) -> bool:
 
 def test_settings_files(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes after the settings were understood is not of interest here, and is left out."""
-    for name in ("measured", "show_audits"):
-        monkeypatch.setattr(f"fairij.cli.measure.{name}", lambda *_, **__: None)
+    for name in ("measured", "_show"):
+        monkeypatch.setattr(f"fairij.cli.audits.{name}", lambda *_, **__: None)
     settings = files / "audit.toml"
     settings.write_text(
         'model = "model.txt"\ntable = "test.csv"\nlabel = "repaid"\nsensitive = ["sex"]\n'

@@ -2,20 +2,35 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests share `reference`
 
-from reference import CASES, Case, make_case
+from cases import CASES
+
+if TYPE_CHECKING:  # heavy libraries are left to the processes that run tests
+    from reference import Case
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _charts_are_checked_as_a_whole() -> None:
+    """Once, when a chart becomes JSON, and not part by part while it is made."""
+    from altair.utils import schemapi
+
+    schemapi.disable_debug_mode()
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
+    import torch
+
     torch.set_num_threads(1)
 
 
 @pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest) -> Case:
+    from reference import make_case
+
     return make_case(request.param)

@@ -248,12 +248,19 @@ DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a black box that is corrected by trees."""
+    folder = tmp_path_factory.mktemp("saved")
+    fit(BlackBox(MODEL, correction="trees")).estimator_.save(folder)
+    return folder
+
+
 @pytest.mark.parametrize("name", DAMAGE)
-def test_damaged_files_are_refused(name: str, tmp_path: Path) -> None:
+def test_damaged_files_are_refused(name: str, saved: Path, tmp_path: Path) -> None:
     from fairij.storage.checksummed import read_sealed, write_sealed
 
-    fit(BlackBox(MODEL, correction="trees")).estimator_.save(tmp_path)
-    header, tensors = read_sealed(tmp_path / FILE, "fairij.black_box/1")
+    header, tensors = read_sealed(saved / FILE, "fairij.black_box/1")
     made = json.loads(header["correction"])
     DAMAGE[name](made)
     write_sealed(tmp_path / FILE, tensors, {**header, "correction": json.dumps(made)})

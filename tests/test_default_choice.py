@@ -22,7 +22,13 @@ from fairij.fairness.uncertainty import of_counts
 TRAIN, VALIDATION, TEST = slice(0, 1500), slice(1500, 3000), slice(3000, 11000)
 PARITY = GAPS["demographic_parity"]
 PAPER = {"search": Grid(points=12, scales=(0.3, 1.0, 3.0, 10.0)), "selection": "lowest_gap"}
-SHARES = (0.05, 0.12, 0.5, 0.89, 0.95)  # of positive labels
+SHARES = (  # of positive labels
+    0.05,
+    pytest.param(0.12, marks=pytest.mark.slow),
+    0.5,
+    pytest.param(0.89, marks=pytest.mark.slow),
+    0.95,
+)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,7 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 import fairij
-from fairij.cli import app
+from fairij.cli import app, demonstration
 from fairij.cli.demonstration import REPORTED, Demo, run_demo, write_demo
 from fairij.models.torch.training import mlp, train_mlp
 
@@ -20,11 +21,26 @@ runner = CliRunner()
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made() -> list[Demo]:
+    """What the command of `folder` ran, to be written again."""
+    return []
+
+
+@pytest.fixture(scope="module", params=[10, pytest.param(100, marks=pytest.mark.slow)])
+def folder(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, made: list[Demo]
+) -> Path:
+    """The demo's folder; the network is trained for fewer epochs where time is short."""
     torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("demo") / "fairij-demo"
+
+    def noted(**options: Any) -> Demo:
+        made[:] = [run_demo(**options, epochs=request.param)]
+        return made[0]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(out.parent)
+        patch.setattr(demonstration, "run_demo", noted)
         result = runner.invoke(app, ["demo"])
     assert result.exit_code == 0, result.output
     assert "UCI Adult, official test set" in result.output
@@ -85,23 +101,26 @@ def test_nothing_is_overwritten_without_force(
     )
 
 
-def test_a_failed_write_leaves_the_earlier_folder_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.slow
+def test_another_seed_and_gap_and_a_model_hardly_trained() -> None:
     with (
         pytest.warns(fairij.errors.FairIJWarning, match="cannot be told from zero"),
         pytest.warns(fairij.errors.NotStationaryWarning),  # one epoch is far from a minimum
     ):
         demo = run_demo(seed=1, constraint="equal_opportunity", epochs=1)
-    assert isinstance(demo, Demo)
+    assert demo.summary()["edit"]["constraint"] == "equal_opportunity"
 
+
+def test_a_failed_write_leaves_the_earlier_folder_alone(
+    folder: Path, made: list[Demo], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full_disk(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
     before = sorted(path.name for path in folder.iterdir())
     monkeypatch.setattr("fairij.cli.demonstration.save_chart", full_disk)
     with pytest.raises(OSError, match="No space left"):
-        write_demo(demo, folder, force=True)
+        write_demo(made[0], folder, force=True)
     assert sorted(path.name for path in folder.iterdir()) == before
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 

@@ -49,7 +49,9 @@ def theta(path: str | Path) -> torch.Tensor:
     return adapt(model, parameters="all").theta
 
 
-SLOW = {"catboost binary"}
+# kinds with a near relative that is quick to try: the same model in another format
+SLOW_SEARCHES = ("sequential", "reweight")
+SLOW = {"catboost binary", "xgboost ubj", "torch pt"}
 
 
 @pytest.fixture(
@@ -321,10 +323,13 @@ def test_what_rows_do_to_the_loss_is_kept(run: Run, files: Path) -> None:
     assert "influence on the loss</button>" in "".join(_page("again.html"))
 
 
-STREAMED = {"scikit-learn", "torch safetensors", "lightgbm"}
-
-
-@pytest.mark.parametrize("name", sorted(STREAMED))
+@pytest.mark.parametrize(
+    "name",
+    [
+        "scikit-learn",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("lightgbm", "torch safetensors")),
+    ],
+)
 def test_training_rows_may_be_read_in_chunks(
     run: Run, files: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -441,7 +446,10 @@ def test_people_see_tables_and_sentences(run: Run, files: Path) -> None:
     assert "Wrote the scores of 300 rows to s.csv" in result.stdout
 
 
-@pytest.mark.parametrize("search", ["all_positive", "sequential", "reweight", "path"])
+@pytest.mark.parametrize(
+    "search",
+    ["all_positive", "path", *(pytest.param(s, marks=pytest.mark.slow) for s in SLOW_SEARCHES)],
+)
 def test_every_search_can_be_asked_for(run: Run, files: Path, search: str) -> None:
     asked = ("mitigate", "--model", "model.skops", *TABLES, *COLUMNS, "--search", search)
     summary = json.loads(run(*asked, "--out", "result", "--json").stdout)
@@ -478,18 +486,27 @@ def test_tables_of_every_kind_give_the_same_audit(run: Run, files: Path) -> None
     assert run(*asked, "test.duckdb", "--query", "from people").stdout == expected
 
 
-def test_a_newcomer_gets_from_a_csv_and_a_model_to_a_report(files: Path) -> None:
-    """As in a terminal: the installed command, in its own process, and no terminal to draw on."""
-    command = [str(Path(sys.executable).with_name("fairij"))]
-    asked = ["--model", "model.txt", "--label", "repaid", "--sensitive", "sex"]
-    edit = ["--train", "train.csv", "--validation", "validation.csv", "--test", "test.csv"]
-    done = subprocess.run(
-        [*command, "mitigate", *asked, *edit, "--out", "result"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+def in_a_process(*arguments: str) -> tuple[str, str]:
+    """As in a terminal: the installed command, in its own process."""
+    command = [str(Path(sys.executable).with_name("fairij")), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Before and after, on test rows" in done.stdout
-    assert "\x1b" not in done.stdout + done.stderr  # quiet and plain
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_newcomer_gets_from_a_csv_and_a_model_to_a_report(
+    run: Run, files: Path, own: bool
+) -> None:
+    """In a process of its own or not, and with no terminal to draw on."""
+    asked = ("--model", "model.txt", *COLUMNS, *TABLES, "--test", "test.csv", "--out", "result")
+    if own:
+        said, noted = in_a_process("mitigate", *asked)
+    else:
+        result = run("mitigate", *asked)
+        said, noted = result.stdout, result.stderr
+    assert "Before and after, on test rows" in said
+    assert "\x1b" not in said + noted  # quiet and plain
     assert "demographic parity gap" in Path("result/report.html").read_text(encoding="utf-8")
 
 

@@ -64,13 +64,49 @@ def test_help_that_lists_constraints_loads_numpy_at_most() -> None:
     assert json.loads(fresh(ASK, json.dumps(asked), json.dumps(HEAVY)))["loaded"] == ["numpy"]
 
 
-def test_the_library_is_loaded_when_a_name_is_used() -> None:
-    loaded = f"import sys; print([name for name in {HEAVY} if name in sys.modules])"
-    before, after = fresh(
-        f"import fairij; dir(fairij); {loaded}; from fairij import FairIJ; {loaded}"
-    ).splitlines()
-    assert before == "[]"
-    assert "'torch'" in after
+IMPORTS = """
+import importlib, json, sys
+import fairij
+
+def loaded():
+    return sorted(name for name in json.loads(sys.argv[1]) if name in sys.modules)
+
+dir(fairij)
+found = {"at first": loaded()}
+from fairij import FairIJ
+found["with a name"] = loaded()
+from sklearn.linear_model import LinearRegression
+fairij.models.adapt(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]))
+found["with a model"] = loaded()
+for room in json.loads(sys.argv[2]):
+    for name in [n for n in sys.modules if n.partition(".")[0] == "fairij"]:
+        del sys.modules[name]
+    importlib.import_module("fairij." + room)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict[str, list[str]]:
+    """Which libraries a new process has loaded; at its end, every room is imported first."""
+    rooms = sorted({*fairij._NAMES, *fairij._ROOMS, "cli", "method", "scale", "storage"})
+    watched = [*HEAVY, "lightgbm", "xgboost"]
+    return dict(json.loads(fresh(IMPORTS, json.dumps(watched), json.dumps(rooms))))
+
+
+def test_the_library_is_loaded_when_a_name_is_used(imported: dict[str, list[str]]) -> None:
+    assert imported["at first"] == []
+    assert "torch" in imported["with a name"]
+
+
+def test_libraries_are_imported_only_for_their_own_models(imported: dict[str, list[str]]) -> None:
+    assert "sklearn" in imported["with a model"]
+    assert not {"lightgbm", "xgboost"} & set(imported["with a model"])
+
+
+def test_any_room_can_be_imported_first(imported: dict[str, list[str]]) -> None:
+    """No room relies on another one that came before it: the process lived to its end."""
+    assert list(imported) == ["at first", "with a name", "with a model"]
 
 
 def test_every_public_name_is_there_and_no_other() -> None:
@@ -81,18 +117,6 @@ def test_every_public_name_is_there_and_no_other() -> None:
     assert set(fairij.__all__) == {*loaded, *fairij._ROOMS, "__version__"}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = fairij.nothing
-
-
-def test_any_room_can_be_imported_first() -> None:
-    """No room relies on another one having been imported before it."""
-    rooms = sorted({*fairij._NAMES, *fairij._ROOMS, "cli", "method", "scale", "storage"})
-    fresh(
-        "import importlib, sys\n"
-        f"for room in {rooms}:\n"
-        "    for name in [n for n in sys.modules if n.partition('.')[0] == 'fairij']:\n"
-        "        del sys.modules[name]\n"
-        "    importlib.import_module('fairij.' + room)\n"
-    )
 
 
 def test_the_help_lists_every_name_of_the_tables() -> None:

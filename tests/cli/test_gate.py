@@ -114,15 +114,26 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", **more}
 
 
-def test_the_hook_of_pre_commit_runs(said: Path) -> None:
-    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+def hook() -> list[str]:
+    """The command of the hook, as pre-commit reads it."""
+    (read,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     program = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert shlex.split(hook["entry"])[0] in program
-    assert hook["pass_filenames"] is False
-    matched = re.compile(hook["files"])
+    assert shlex.split(read["entry"])[0] in program
+    assert read["pass_filenames"] is False
+    matched = re.compile(read["files"])
     assert [bool(matched.search(name)) for name in ("a/said.csv", "model.txt", "x.py")] == [1, 1, 0]
+    return shlex.split(read["entry"])
+
+
+def test_the_hook_of_pre_commit(run: Run, said: Path) -> None:
+    shown = run(*hook()[1:], *ASKED[1:], "--max-gap", "0.1", code=5).stdout
+    assert "Not kept: demographic parity gap at most 0.1." in shown
+
+
+@pytest.mark.slow
+def test_the_hook_of_pre_commit_runs(said: Path) -> None:
     done = subprocess.run(  # as pre-commit runs it: the entry, then the arguments of its user
-        [*shlex.split(hook["entry"]), *ASKED[1:], "--max-gap", "0.1"],
+        [*hook(), *ASKED[1:], "--max-gap", "0.1"],
         cwd=said, env=environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 5, done.stderr

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import plain_files
+from fairij.cli import app
 from fairij.cli.config import read_toml
 from fairij.data.memory import limit
 from fairij.errors import InvalidInputError
@@ -60,11 +62,24 @@ CODE = {
 EVERY = [(key, value) for key, values in CODE.items() for value in values]
 
 
+@pytest.fixture(scope="module")
+def written(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A result folder, made once."""
+    folder = tmp_path_factory.mktemp("received") / "files"
+    shutil.copytree(made, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert CliRunner().invoke(app, [*MITIGATE, "--out", "result"]).exit_code == 0
+    return folder / "result"
+
+
 @pytest.fixture
-def received(run: Run) -> Path:
+def received(written: Path, files: Path) -> Path:
     """A result folder with settings that somebody else may have changed."""
     Path("trap.py").write_text(TRAP)
-    run(*MITIGATE, "--out", "result")
+    shutil.copytree(written, "result")
+    settings = Path("result", "settings.toml")
+    settings.write_text(settings.read_text().replace(str(written.parent), str(Path.cwd())))
     return Path("result")
 
 

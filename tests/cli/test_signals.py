@@ -62,10 +62,11 @@ def ended_by(number: int, *asked: str) -> tuple[int, str, str]:
     ("number", "command", "expected"),
     [
         (signal.SIGINT, "mitigate", (130, "error: interrupted; nothing half-written is left.")),
-        (
+        pytest.param(
             signal.SIGTERM,
             "mitigate",
             (143, "error: ended by SIGTERM; nothing half-written is left."),
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             signal.SIGHUP,

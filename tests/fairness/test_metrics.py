@@ -140,7 +140,7 @@ def test_empty_cells_are_what_fairlearn_makes_of_them(rows: Rows) -> None:
         assert_equal_to_fairlearn(rows, name, chosen)
 
 
-@settings(fixed, max_examples=100)
+@settings(fixed, max_examples=50)
 @given(labelled_rows(), st.sampled_from(CHOICES))
 def test_every_metric_of_fairlearn_s_is_equalled(
     rows: Rows, choice: tuple[str, dict[str, str]]

@@ -7,13 +7,16 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from opened_page import Opened
-from playwright.sync_api import Browser, sync_playwright
 from report_cases import Case, make_case
 
 from fairij.report import write_report
+
+if TYPE_CHECKING:  # imported by the process that opens pages
+    from playwright.sync_api import Browser
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SKIP = "no Chromium found: install the system's package, as in `apt-get install chromium`"
@@ -26,6 +29,8 @@ def browser() -> Iterator[Browser]:
         if os.environ.get("FAIRIJ_REQUIRE_CHROMIUM"):
             pytest.fail(SKIP)
         pytest.skip(SKIP)
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield started

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from playwright.sync_api import Page
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 PATIENCE = 120_000  # milliseconds; a busy machine may need them
 DRAWN = """() => [...document.querySelectorAll("[data-chart]")].every((chart) =>
     Math.abs(chart.clientWidth - chart.querySelector("svg").clientWidth) <= 1)"""
+
+
+def violations(page: Page) -> list[dict[str, Any]]:
+    """The rules of accessibility that axe finds broken."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page, options={"resultTypes": ["violations"]})
+    return list(found.response["violations"])
 
 
 class Opened:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from opened_page import Opened
-from playwright.sync_api import Browser, Page
+from opened_page import Opened, violations
 from report_cases import CASES, HOSTILE, Case
 
 from fairij.report.candidates import shown_candidates
 from fairij.report.wording import LABELS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
 
 Open = Callable[[str], Opened]
 Written = Callable[[str], tuple[Case, Path]]
@@ -79,10 +82,9 @@ def test_the_page_draws_itself_quietly_and_fits(open_page: Open, name: str) -> N
 def test_axe_finds_nothing_serious(open_page: Open, name: str, width: int) -> None:
     page = open_page(name).resized(width).page
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     grave = [
         (rule["id"], node["html"][:200])
-        for rule in found
+        for rule in violations(page)
         if rule["impact"] in ("serious", "critical")
         for node in rule["nodes"]
     ]

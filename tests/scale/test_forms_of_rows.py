@@ -209,9 +209,7 @@ kinds = st.sampled_from(["network", "linear"])
 forms, sizes = st.sampled_from(sorted(FORMS)), st.sampled_from([1, 5, 7, ROWS, 100])
 
 
-@settings(asked, max_examples=100)
-@given(kind=kinds, form=forms, size=sizes, X=tables(), y=labels(Y), keep=st.booleans())
-def test_scores(kind: str, form: str, size: int, X: Array, y: Any, keep: bool) -> None:
+def check_scores(kind: str, form: str, size: int, X: Array, y: Any, keep: bool) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
         patch.setattr(streamed, "CHUNK_ROWS", size)
@@ -229,21 +227,12 @@ def test_scores(kind: str, form: str, size: int, X: Array, y: Any, keep: bool) -
         as_from_an_array(scores, made, X, folder / "kept" if keep else None)
 
 
-@settings(asked, max_examples=50)
-@given(
-    kind=kinds,
-    form=forms,
-    size=sizes,
-    X=tables(),
-    y=labels(Y),
-    X_val=tables(DATA.X_val),
-    y_val=labels(Y_VAL),
-    groups=columns(SEX, SEX[:1].repeat(ROWS), np.arange(ROWS), None),
-    weight=WEIGHTS,
-    damping=DAMPINGS,
-    keep=st.booleans(),
-)
-def test_fits(
+DRAWN = given(kind=kinds, form=forms, size=sizes, X=tables(), y=labels(Y), keep=st.booleans())
+test_scores = settings(asked, max_examples=40)(DRAWN(check_scores))
+test_many_scores = pytest.mark.slow(settings(asked, max_examples=100)(DRAWN(check_scores)))
+
+
+def check_fits(
     kind: str,
     form: str,
     size: int,
@@ -277,6 +266,25 @@ def test_fits(
 
         made = lambda: FORMS[form](X, folder, size)  # noqa: E731
         as_from_an_array(influence, made, X, folder / "kept" if keep else None)
+
+
+DRAWN_WITH_VALIDATION = given(
+    kind=kinds,
+    form=forms,
+    size=sizes,
+    X=tables(),
+    y=labels(Y),
+    X_val=tables(DATA.X_val),
+    y_val=labels(Y_VAL),
+    groups=columns(SEX, SEX[:1].repeat(ROWS), np.arange(ROWS), None),
+    weight=WEIGHTS,
+    damping=DAMPINGS,
+    keep=st.booleans(),
+)
+test_fits = settings(asked, max_examples=20)(DRAWN_WITH_VALIDATION(check_fits))
+test_many_fits = pytest.mark.slow(
+    settings(asked, max_examples=50)(DRAWN_WITH_VALIDATION(check_fits))
+)
 
 
 @pytest.mark.parametrize(

@@ -28,25 +28,27 @@ import sys
 from pathlib import Path
 import numpy as np
 from fairij.scale.streamed_scores import score_file
-try:
-    with score_file(Path(sys.argv[1]), 96_000) as write:
-        for part in np.random.default_rng(0).random((8, 12_000)):
-            write(part)
-except OSError as error:
-    print(error)
+for path in sys.argv[1:]:
+    try:
+        with score_file(Path(path), 96_000) as write:
+            for part in np.random.default_rng(0).random((8, 12_000)):
+                write(part)
+    except OSError as error:
+        print(error)
 """
 
 
-@pytest.mark.parametrize("name", ["s.npy", "s.parquet"])
-def test_scores_on_a_full_disk(disk: Path, name: str) -> None:
+def test_scores_on_a_full_disk(disk: Path) -> None:
     """In a process of its own, which a memory map would end."""
-    done = subprocess.run(
-        [sys.executable, "-c", WRITE, str(disk / name)], capture_output=True, text=True
-    )
+    paths = [str(disk / name) for name in ("s.npy", "s.parquet")]
+    done = subprocess.run([sys.executable, "-c", WRITE, *paths], capture_output=True, text=True)
     assert done.returncode == 0
     assert not done.stderr
-    assert "The scores cannot be written: " in done.stdout
-    assert "No space left on device. Free some space there" in done.stdout
+    said = done.stdout.splitlines()
+    assert len(said) == len(paths)
+    for line in said:
+        assert "The scores cannot be written: " in line
+        assert "No space left on device. Free some space there" in line
     assert list(disk.iterdir()) == []
 
 

@@ -169,6 +169,7 @@ t.scored(t.DATA.fit(t.fair(**t.QUICK)), folder, rows, checkpoint=folder / "kept"
 """
 
 
+@pytest.mark.slow
 def test_killed_scores_end_with_the_same_bits(tmp_path: Path, model: FairIJ) -> None:
     block = int(np.random.default_rng(7).integers(1, BLOCKS))
     here = [str(Path(__file__).parent), str(Path(__file__).parents[1])]

@@ -99,8 +99,19 @@ def fit_in_memory(kind: str) -> FairIJ:
     return DATA.fit(FairIJ(MODELS[kind](), **SETTINGS))
 
 
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [  # every form and every model, and where there is time each with each
+        pytest.param(
+            form,
+            kind,
+            id=f"{form.__name__}-{kind}",
+            marks=[] if kind == "torch" or form is parquet else [pytest.mark.slow],
+        )
+        for form in FORMS
+        for kind in MODELS
+    ],
+)
 @pytest.mark.filterwarnings("ignore:X (does not have|has) .*feature names")
 @pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
 def test_a_fit_on_a_source_is_the_fit_in_memory(tmp_path: Path, kind: str, form: Any) -> None:

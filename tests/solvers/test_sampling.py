@@ -37,11 +37,11 @@ def test_in_the_mean_a_sample_has_the_curvature_of_all_rows(name: str, kind: str
     curvature = make_curvature(kind, case.objective())
     expected = dense(curvature)
     made = []
-    for seed in range(300):
+    for seed in range(100):
         sample = sampled(curvature, 40, seed=seed)
         assert sample is not None
         made.append(dense(sample))
-    counts = [len(sampled(curvature, 40, seed=seed).objective.y) for seed in range(50)]  # type: ignore[union-attr]
+    counts = [len(sampled(curvature, 40, seed=seed).objective.y) for seed in range(20)]  # type: ignore[union-attr]
     assert 30 < np.mean(counts) < 45
     off = (torch.stack(made).mean(0) - expected).norm() / expected.norm()
     single = (made[0] - expected).norm() / expected.norm()
@@ -78,13 +78,14 @@ def test_a_guided_solve_meets_its_tolerance(name: str, options: dict[str, int]) 
     inverse = ConjugateGradient(tolerance=1e-8, sample_rows=50).prepare(operator, DAMPING)
     assert inverse._guide is not None
     solution = inverse.solve(b)
-    expected = torch.linalg.solve(shifted(case.ggn()), b)
+    ggn = case.ggn()
+    expected = torch.linalg.solve(shifted(ggn), b)
     assert torch.allclose(solution.x, expected, rtol=1e-5, atol=1e-6)
     assert float(solution.residual.max()) <= 1e-8
     at = inverse.with_damping(0.1)
     assert at._guide is not None
     assert at._guide.damping == 0.1
-    expected = torch.linalg.solve(shifted(case.ggn(), 0.1), b)
+    expected = torch.linalg.solve(shifted(ggn, 0.1), b)
     assert torch.allclose(at.solve(b).x, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -145,7 +146,7 @@ def test_a_guide_that_shows_nothing_new_is_left(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(inverse._guide, "solve", answer)
     found = inverse.solve(b[:, 1], tolerance=1e-4)
     assert len(asked) == found.steps > 0
-    expected = torch.linalg.solve(shifted(case.ggn()), b[:, 1])
+    expected = torch.linalg.solve(shifted(dense(operator)), b[:, 1])
     assert float((found.x - expected).norm() / expected.norm()) < 1e-2
 
 

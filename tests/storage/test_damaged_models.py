@@ -1,4 +1,4 @@
-"""Model and data files, settings and results, each damaged in 200 ways.
+"""Model and data files, settings and results, each damaged in many ways.
 
 Every one is refused in words or read as what it is; none ends the process, none hangs, and where
 the format can tell that its content has changed, none is believed.
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,19 @@ from fairij.storage.model_files.estimators import lightgbm_content
 from fairij.storage.model_files.xgboost_content import canonical_xgboost
 from fairij.storage.tables import read_table
 
-TIMES = 200
+TIMES = 60
 TABLE = plain_files.make_table(120, 0)
 NATIVE = ("model.txt", "model.json", "model.ubj", "table.duckdb")  # read by compiled code
 COLUMNS = ("--label", "repaid", "--sensitive", "sex")
+pytestmark = pytest.mark.usefixtures("times")
+
+
+@pytest.fixture(scope="module", params=[TIMES, pytest.param(200, marks=pytest.mark.slow)])
+def times(request: pytest.FixtureRequest) -> Iterator[int]:
+    """How often each file is changed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "TIMES", request.param)
+        yield request.param
 
 
 def changed(content: bytes, rng: np.random.Generator) -> bytes:
@@ -90,8 +99,10 @@ def read_and_used(path: Path) -> bool:
     return True
 
 
-def try_native(folder: str) -> None:
+def try_native(folder: str, times: str) -> None:
     """In a process of its own, which a crash would end; one line a format."""
+    global TIMES
+    TIMES = int(times)
     warnings.simplefilter("ignore")
     for name in NATIVE:
         path = Path(folder) / name
@@ -104,7 +115,7 @@ def try_native(folder: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def native(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
+def native(times: int, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
     duckdb = pytest.importorskip("duckdb")
     folder = tmp_path_factory.mktemp("native")
     plain_files.save_lightgbm(TABLE, folder)
@@ -113,9 +124,10 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]
         connection.register("given", TABLE)
         connection.execute("create table people as from given")
     here = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-    code = "import sys; sys.path[:0] = sys.argv[2:]; import test_damaged_models as t; "
+    code = "import sys; sys.path[:0] = sys.argv[3:]; import test_damaged_models as t; "
+    code += "t.try_native(*sys.argv[1:3])"
     done = subprocess.run(
-        [sys.executable, "-c", code + "t.try_native(sys.argv[1])", str(folder), *here],
+        [sys.executable, "-c", code, str(folder), str(times), *here],
         capture_output=True,
         text=True,
         timeout=600,
@@ -173,7 +185,7 @@ def test_text_tables(tmp_path: Path, name: str) -> None:
         found = read_table(path)
         return not name.endswith("gz") or found.equals(expected)
 
-    assert tried(path, read)["refused"] > 5
+    assert tried(path, read)["refused"] > TIMES // 40
 
 
 @pytest.fixture
@@ -203,7 +215,7 @@ def test_settings_files(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         'model = "model.txt"\ntable = "test.csv"\nlabel = "repaid"\nsensitive = ["sex"]\n'
         'features = ["income", "debt", "age at entry", "job"]\nconfidence = 0.9\nseed = 3\n'
     )
-    assert tried(settings, lambda: said("audit", "--config", "audit.toml"))["refused"] > 20
+    assert tried(settings, lambda: said("audit", "--config", "audit.toml"))["refused"] > TIMES // 10
 
 
 def test_result_folders(files: Path) -> None:
@@ -215,7 +227,7 @@ def test_result_folders(files: Path) -> None:
         found = tried(
             files / "result" / name, lambda: bool(read_result(files / "result", FairIJ(model)))
         )
-        assert found["refused"] > 10
+        assert found["refused"] > TIMES // 20
 
 
 def test_lightgbm_files_that_lightgbm_does_not_come_back_from(tmp_path: Path) -> None:

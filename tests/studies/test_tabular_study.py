@@ -17,10 +17,11 @@ from fairij_studies import adult, coverage, get_study, load_records, redraw, rep
 from fairij_studies.driver import Study, Unit
 from fairij_studies.records import JOURNAL, RESULTS, append_unit, read_records
 from fairij_studies.tabular import trial as trial_module
+from fairij_studies.tabular.claims import verdicts
 from fairij_studies.tabular.config import QUICK, Effort, Story, Table
 from fairij_studies.tabular.editing import BUDGETS, DAMPINGS, Pick, edited_models, fitted, search
 from fairij_studies.tabular.methods import COMPARED, EDITED
-from fairij_studies.tabular.readme import readme
+from fairij_studies.tabular.readme import _methods, _results, readme
 from fairij_studies.tabular.runs import (
     baseline_records,
     editing_records,
@@ -49,7 +50,10 @@ TRAINING = [method for method in COMPARED.values() if method.trains]
 
 @pytest.mark.parametrize(
     ("name", "story"),
-    [("adult", adult.STORY), pytest.param("coverage", coverage.STORY, marks=pytest.mark.slow)],
+    [
+        pytest.param("adult", adult.STORY, marks=pytest.mark.slow),
+        pytest.param("coverage", coverage.STORY, marks=pytest.mark.slow),
+    ],
 )
 def test_the_committed_page_is_that_of_the_committed_records(name: str, story: Story) -> None:
     records = load_records(RECORDED / name)
@@ -62,6 +66,14 @@ def test_the_committed_page_is_that_of_the_committed_records(name: str, story: S
     counts = found.groupby(["method", "constraint"])["value"].nunique()
     assert expected == {7}
     assert counts.ge(7).all()  # Coverage has some beyond these
+
+
+def test_tables_of_the_committed_page_are_those_of_the_committed_records() -> None:
+    """The quick part of the test above: the methods, the results on one gap, and one claim."""
+    page, records = (RECORDED / "adult" / "README.md").read_text(), load_records(RECORDED / "adult")
+    assert _methods(records) in page
+    assert _results(records, "demographic_parity") in page
+    assert f"- {next(verdicts(records, adult.STORY))}\n" in page
 
 
 @pytest.fixture(scope="module")

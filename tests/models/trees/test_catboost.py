@@ -253,6 +253,16 @@ def test_other_tasks_end_to_end(task: str, constraint: str) -> None:
     assert np.allclose(fair.predict(data.X_new), predicted, atol=1e-9)
 
 
+def test_catboost_reads_what_it_saved(tmp_path: Path) -> None:
+    data = table()
+    model = trained("binary", data)
+    edited = adapt(model).edited(moved(adapt(model).theta))
+    edited.save_model(str(tmp_path / "fair.cbm"))
+    loaded = catboost.CatBoostClassifier().load_model(str(tmp_path / "fair.cbm"))
+    assert np.array_equal(loaded.predict_proba(data.X_new), edited.predict_proba(data.X_new))
+
+
+@pytest.mark.slow
 def test_a_process_without_fairij_predicts_the_same(tmp_path: Path) -> None:
     data = table()
     model = trained("binary", data)

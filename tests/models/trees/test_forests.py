@@ -212,14 +212,32 @@ def test_other_tasks_end_to_end(task: str, constraint: str) -> None:
     assert np.allclose(fair.predict(data.X_new), fair.estimator_.predict(data.X_new), atol=1e-9)
 
 
-def test_a_process_without_fairij_predicts_the_same(tmp_path: Path) -> None:
+@pytest.fixture
+def saved(tmp_path: Path) -> Any:
+    """An edited forest, in a file of `tmp_path`."""
     skops = pytest.importorskip("skops.io")
     data = table()
     model = RandomForestClassifier(5, max_depth=4, random_state=0).fit(data.X, data.y)
     editable = adapt(model)
     edited = editable.edited(editable.theta * 0.5 + 0.25)
     skops.dump(edited, tmp_path / "fair.skops")
-    np.save(tmp_path / "X.npy", data.X_new)
+    return edited
+
+
+def test_a_saved_forest_is_of_scikit_learn_alone(tmp_path: Path, saved: Any) -> None:
+    import skops.io
+
+    trusted = ["sklearn.tree._tree.Tree"]
+    assert skops.io.get_untrusted_types(file=tmp_path / "fair.skops") == trusted
+    loaded = skops.io.load(tmp_path / "fair.skops", trusted=trusted)
+    X = table().X_new
+    assert np.array_equal(loaded.predict_proba(X), saved.predict_proba(X))
+
+
+@pytest.mark.slow
+def test_a_process_without_fairij_predicts_the_same(tmp_path: Path, saved: Any) -> None:
+    X = table().X_new
+    np.save(tmp_path / "X.npy", X)
     code = """
 import sys, numpy as np, skops.io
 model = skops.io.load(sys.argv[1] + "/fair.skops", trusted=["sklearn.tree._tree.Tree"])
@@ -227,7 +245,7 @@ np.save(sys.argv[1] + "/p.npy", model.predict_proba(np.load(sys.argv[1] + "/X.np
 assert "fairij" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
-    assert np.array_equal(np.load(tmp_path / "p.npy"), edited.predict_proba(data.X_new))
+    assert np.array_equal(np.load(tmp_path / "p.npy"), saved.predict_proba(X))
 
 
 @pytest.mark.filterwarnings("default:The model averages trees:fairij.errors.FairIJWarning")

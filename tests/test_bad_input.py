@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor, nn
@@ -1059,6 +1059,7 @@ def test_no_unexpected_kind_of_error_in_settings(asked: dict[str, Any]) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(columns, columns, columns, st.one_of(st.none(), columns))
+@example([0, 1], [0, 0], [0, 0], [1.0, 1e-245])  # the square of a weight is 0
 def test_no_unexpected_kind_of_error_in_an_audit(
     truth: Any, predicted: Any, groups: Any, weights: Any
 ) -> None:

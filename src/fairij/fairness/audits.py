@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t
 
 from fairij.errors import InvalidInputError
 from fairij.fairness.calibration import calibration_curves
@@ -19,6 +18,7 @@ from fairij.fairness.groups import Groups, encode_groups, numbers
 from fairij.fairness.intervals import Compared
 from fairij.fairness.labelled import Labelled, label
 from fairij.fairness.missing import small_cells, small_groups, undefined_rates, without_group
+from fairij.fairness.quantiles import t_quantile
 from fairij.fairness.rates import GAPS, RATES, Array, group_means, ratio_of
 from fairij.fairness.resampling import check_settings
 from fairij.fairness.score_audits import (
@@ -294,7 +294,7 @@ def _means(values: Array, groups: Groups) -> tuple[Array, Array]:
 def _mean_interval(values: Array, groups: Groups, confidence: float) -> Array:
     """The mean of each group and Student's interval of it, ``(3, G)``."""
     mean, error = _means(values, groups)
-    half = t.isf((1 - confidence) / 2, np.maximum(groups.sizes - 1, 1)) * error
+    half = t_quantile((1 - confidence) / 2, np.maximum(groups.sizes - 1, 1)) * error
     return np.stack([mean, mean - half, mean + half])
 
 

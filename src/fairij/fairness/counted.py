@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
 
 from fairij.fairness.intervals import Compared, score_limits, smallest_ratio, wilson
+from fairij.fairness.quantiles import normal_quantile
 from fairij.fairness.rates import (
     AUDITED_RATES,
     GAPS,
@@ -116,7 +116,7 @@ class Counted:
         """Each class's share of right rows has its own margins; those of a mean add in squares."""
         whole = Counted(self.table.sum(0, keepdims=True), self._squares_of_all()[None])
         recalls, sizes = whole.recalls()
-        low, high = score_limits(recalls, sizes, float(norm.isf((1 - confidence) / 2)))
+        low, high = score_limits(recalls, sizes, float(normal_quantile((1 - confidence) / 2)))
         n, middle = max(len(recalls), 1), recalls.sum()
         below, above = (np.sqrt(((end - recalls) ** 2).sum()) for end in (low, high))
         return (middle - below) / n, (middle + above) / n
@@ -127,7 +127,7 @@ class Counted:
         rows = table.sum(-1)
         occurs = rows > 0
         rates = np.diagonal(table)[occurs] / rows[occurs]
-        return rates, rows[occurs] ** 2 / squares.sum(-1)[occurs]
+        return rates, ratio_of(rows[occurs] ** 2, squares.sum(-1)[occurs], empty=0)
 
 
 def _interval(value: Any, low: Any, high: Any) -> Interval:

@@ -22,8 +22,13 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2, norm, t
 
+from fairij.fairness.quantiles import (
+    chi_squared_quantile,
+    normal_above,
+    normal_quantile,
+    t_quantile,
+)
 from fairij.fairness.rates import Aggregate
 
 Array = NDArray[np.float64]
@@ -32,7 +37,7 @@ Ends = tuple[Array, Array]
 
 def wilson(rate: Array, size: Array, confidence: float) -> Ends:
     """Wilson's interval for a share of ``size`` rows; not a point if all or none were selected."""
-    return score_limits(rate, size, float(norm.isf((1 - confidence) / 2)))
+    return score_limits(rate, size, float(normal_quantile((1 - confidence) / 2)))
 
 
 def score_limits(rate: Array, size: Array, z: float) -> Ends:
@@ -66,7 +71,7 @@ class Compared:
         groups, parts = self.values.shape[-2:]
         tail = (1 - confidence) / 2
         surely = _simultaneous(2 * tail, groups, parts, is_sum=fold != "worst_case")
-        high = self._folded(fold, float(norm.isf(tail)), sign=1)
+        high = self._folded(fold, float(normal_quantile(tail)), sign=1)
         low = self._folded(fold, surely, sign=-1)
         if groups == 1:
             low, high = np.zeros_like(low), np.zeros_like(high)
@@ -80,8 +85,8 @@ class Compared:
     def highest(self, fold: Aggregate, confidence: float) -> Ends:
         """The interval of the highest value of any group, folded over the comparisons."""
         tail = (1 - confidence) / 2
-        _, above = self.margins(float(norm.isf(tail)))
-        below, _ = self.margins(float(norm.isf(tail / np.prod(self.values.shape[-2:]))))
+        _, above = self.margins(float(normal_quantile(tail)))
+        below, _ = self.margins(float(normal_quantile(tail / np.prod(self.values.shape[-2:]))))
         folds: dict[Aggregate, Callable[..., Array]]
         folds = {"worst_case": np.max, "sum": np.sum, "mean": np.mean}
         low, high = ((self.values + part).max(-2) for part in (-below, above))
@@ -123,8 +128,8 @@ def _simultaneous(alpha: float, groups: int, parts: int, *, is_sum: bool) -> flo
     """Standard errors that no difference of two groups' rates exceeds, with chance 1 - alpha."""
     pairs = max(groups * (groups - 1) / 2, 1)
     counted = np.log(pairs) * parts + np.log(2) * (parts - 1) if is_sum else np.log(pairs * parts)
-    scheffe = float(np.sqrt(chi2.isf(alpha, max(parts * (groups - 1), 1))))
-    return min(float(norm.isf(alpha / 2 * np.exp(-counted))), scheffe)
+    scheffe = float(np.sqrt(chi_squared_quantile(alpha, max(parts * (groups - 1), 1))))
+    return min(float(normal_quantile(alpha / 2 * np.exp(-counted))), scheffe)
 
 
 def _share_margins(rates: Array, sizes: Array, z: float) -> Ends:
@@ -133,7 +138,7 @@ def _share_margins(rates: Array, sizes: Array, z: float) -> Ends:
 
 
 def _mean_margins(errors: Array, sizes: Array, z: float) -> Ends:
-    half = t.isf(norm.sf(z), np.maximum(sizes - 1, 1)) * errors
+    half = t_quantile(normal_above(z), np.maximum(sizes - 1, 1)) * errors
     half = np.where(sizes > 1, half, np.inf)  # of one row nothing is known
     return half, half
 
@@ -146,7 +151,7 @@ def smallest_ratio(rates: Array, sizes: Array, confidence: float) -> Ends:
     groups, parts = rates.shape[-2:]
     tail = (1 - confidence) / 2
     surely = _simultaneous(2 * tail, groups, parts, is_sum=False)
-    low = _smallest(rates, sizes, float(norm.isf(tail)), sign=-1)
+    low = _smallest(rates, sizes, float(normal_quantile(tail)), sign=-1)
     high = _smallest(rates, sizes, surely, sign=1)
     unknown = np.isnan(rates).any((-2, -1))
     low, high = (np.where(unknown, np.nan, np.clip(end, 0, 1)) for end in (low, high))

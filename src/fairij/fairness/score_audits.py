@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import t
 
 from fairij.errors import InvalidInputError
 from fairij.fairness.counted import Interval
 from fairij.fairness.decisions import TopShare, check_threshold, top_cut
 from fairij.fairness.groups import Groups, numbers, unwrapped, vector
 from fairij.fairness.intervals import Compared, wilson
+from fairij.fairness.quantiles import t_quantile
 from fairij.fairness.rates import Array, ratio_of
 from fairij.fairness.scores import BINS, SMALLEST, calibration_error
 
@@ -99,7 +99,7 @@ def area(p: Array, y: NDArray[np.int64], weight: Array, confidence: float) -> In
 def mean_of(values: Array, weight: Array, confidence: float) -> Interval:
     """A weighted mean with Student's interval."""
     mean, error, size = _moments(values, weight)
-    half = float(t.isf((1 - confidence) / 2, max(size - 1, 1))) * error
+    half = float(t_quantile((1 - confidence) / 2, max(size - 1, 1))) * error
     return mean, mean - half, mean + half
 
 

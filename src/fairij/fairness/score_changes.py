@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
+from scipy.stats import rankdata
 
 from fairij.fairness.groups import Groups
+from fairij.fairness.quantiles import normal_quantile
 from fairij.fairness.rates import Array, ratio_of
 from fairij.fairness.scores import SMALLEST, calibration_error, scored
 
@@ -30,7 +31,7 @@ def score_changes(
     own = Groups(groups.codes, groups.names, chances=groups.chances, weight=weight,
                  spare=groups.spare)  # fmt: skip
     found = scored(both, torch.from_numpy(np.array(y)), own)
-    z = float(norm.isf((1 - confidence) / 2))
+    z = float(normal_quantile((1 - confidence) / 2))
     pulls = [_pulls(p, y, weight) for p in chances]
     rows: dict[str, Row] = {}
     for name in ("auc", "log_loss", "brier"):

@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import hypergeom, norm
+from scipy.stats import hypergeom
 
 from fairij.errors import InvalidInputError
 from fairij.fairness.groups import as_frame
 from fairij.fairness.labelled import Labelled
+from fairij.fairness.quantiles import normal_above
 from fairij.fairness.rates import (
     FALSE_POSITIVE_RATE,
     SELECTION_RATE,
@@ -240,7 +241,7 @@ def _p_values(values: Array, size: Array, others: Array, other_size: Array) -> A
         * (1 - shared)
         * (ratio_of(np.ones_like(n), n, empty=0) + ratio_of(np.ones_like(m), m, empty=0))
     )
-    p = 2 * norm.sf(ratio_of(np.abs(rows[0] - rows[2]), spread, empty=0))
+    p = 2 * normal_above(ratio_of(np.abs(rows[0] - rows[2]), spread, empty=0))
     near = (p < NOTHING) & (np.minimum(n, m) >= FEWEST)
     hits, n, rest, m = (part[near].astype(np.int64) for part in (hits, n, rest, m))
     above = hypergeom.sf(hits - 1, n + m, hits + rest, n)

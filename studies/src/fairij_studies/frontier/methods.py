@@ -67,8 +67,9 @@ def edited(base: Base, constraint: str, *, search: str, both: bool = False) -> l
     if search == "auto" and not both:
         rules[DEFAULT_RULE] = Budget()
     records, fair, seconds = list[Record](), None, 0.0
+    looks_at_rule = search == "auto" and base.case.model == LIGHTGBM  # two forms are compared
     for name, rule in rules.items():
-        if fair is None or search == "auto" or fair.moves_ is None:  # "auto" looks at the rule
+        if fair is None or looks_at_rule or fair.moves_ is None:
             start = time.perf_counter()
             fair = _fitted(base, constraint, rule, search=search, both=both)
             seconds = time.perf_counter() - start

@@ -110,8 +110,11 @@ def _naming(train: Part) -> Iterator[None]:
         if error.parameter != "classes" or train.names is None:
             raise
         negative, positive = train.names
-        text = f"{error} Here 0 stands for {negative!r}, and 1 for {positive!r}."
-        raise InvalidInputError(text, parameter="classes") from None
+        raise InvalidInputError(
+            f"{error} Here 0 stands for {negative!r}, and 1 for {positive!r}. Most often the cure "
+            f"is --positive {negative}, if the model was trained to call {negative!r} 1.",
+            parameter="classes",
+        ) from None
 
 
 def refit_count(text: str) -> int | None:

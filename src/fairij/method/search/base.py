@@ -161,6 +161,6 @@ def way_to_zero(scale: float) -> tuple[str, str]:
     """`distance` and `beyond` of an account whose scale 1 is where the gap should be zero."""
     beyond = "Going farther makes up for what the straight-line estimate misses."
     return (
-        f"The edit goes {scale:.0%} of the way to where the gap should be closed.",
+        f"The edit goes {scale:.0%} of the way to a closed gap.",
         beyond if scale > 1 else "",
     )

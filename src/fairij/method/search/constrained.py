@@ -137,13 +137,13 @@ class Constrained(SearchDefaults):
         return self._length
 
     def account(self, k: int, scale: float, rows: int) -> Account:
-        way = "of the way to where the gap should be closed"
+        way = "of the way to a closed gap"
         return Account(
             f"{MOVES} in small steps, {min(scale, 1.0):.0%} {way}, and keeps its mistakes as small "
             f"as they can be there. {NOT_AGAIN}",
-            "length of the path",
+            "how far the edit goes",
             f"{scale:.0%}",
-            f"{way}; above 100% it stays there and lowers the loss",
+            f"{way}; above 100%: the gap stays closed, and mistakes become fewer",
             way_to_zero(min(scale, 1.0))[0],
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
-from fairij.errors import InvalidInputError
+from fairij.errors import InvalidInputError, printable
 from fairij.fairness.calibration import calibration_curves
 from fairij.fairness.counted import Interval
 from fairij.fairness.decisions import TopShare
@@ -43,7 +43,7 @@ _EMPTY = partial(_frame, {})
 _NO_GROUPS = partial(by_group, {})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """Metrics with intervals that hold in small groups too; see `fairij.fairness.intervals`.
 
@@ -102,6 +102,12 @@ class Audit:
     def to_dict(self) -> dict[str, float]:
         """The values of ``metrics`` alone, by name."""
         return {str(name): float(value) for name, value in self.metrics["value"].items()}
+
+    def __repr__(self) -> str:
+        """The metrics and the rates of the groups, as tables of text."""
+        together = pd.concat([self.metrics, *(f for f in (self.ratios, self.scores) if len(f))])
+        tables = (together, self.by_group)
+        return printable("\n\n".join(table.to_string(float_format="%.4f") for table in tables))
 
     def _repr_html_(self) -> str:  # for notebooks
         from fairij.report.audit_summary import summary_html

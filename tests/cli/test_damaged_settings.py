@@ -240,7 +240,7 @@ def test_settings_of_a_run(
     def check(*_: Any) -> None:
         tables, columns, edit = asked
         assert isinstance(tables.train, Path)
-        assert type(edit.seed) is int
+        assert type(edit.random_state) is int
         assert type(edit.confidence) is float
         assert all(type(scale) is float for scale in edit.scale or [])
         assert all(type(name) is str for name in [columns.label, *columns.sensitive])

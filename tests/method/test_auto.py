@@ -85,7 +85,7 @@ def test_frames_with_categories_and_missing_values() -> None:
 
 
 def test_networks_can_have_chances_too() -> None:
-    found = DATA.fit(fair(search=Constrained(steps=4, **CHANCES), validation="cross_fit"))
+    found = DATA.fit(fair(search=Constrained(steps=4, **CHANCES), validation_use="cross_fit"))
     assert found.candidates_["gap"].min() < 0.6 * found.candidates_["gap"][0]
 
 

@@ -113,7 +113,7 @@ def test_of_many_groups_only_sure_ones_are_spoken_of() -> None:
 
 def test_steps_name_commands_that_exist() -> None:
     steps = {name: command for name, _, command in next_steps(made("two"))}
-    assert steps["Make it smaller"] == "fairij mitigate … --constraint demographic_parity"
+    assert steps["Make it smaller"] == "fairij mitigate … --constraints demographic_parity"
     assert "--sensitive sex --sensitive town" in steps["Look where attributes meet"]
     assert "--score" in {n: c for n, _, c in next_steps(made("many"))}["Give scores too"]
 

@@ -15,7 +15,7 @@ from fairij.errors import InvalidInputError
 from fairij.fairness.calibration import calibration_curves
 from fairij.fairness.counted import Interval
 from fairij.fairness.decisions import TopShare
-from fairij.fairness.groups import Groups, encode_groups, numbers
+from fairij.fairness.groups import Groups, MissingGroups, encode_groups, numbers
 from fairij.fairness.intervals import Compared
 from fairij.fairness.labelled import Labelled, label
 from fairij.fairness.missing import small_cells, small_groups, undefined_rates, without_group
@@ -120,7 +120,7 @@ def audit(
     random_state: int | None = 0,
     class_names: Sequence[Any] | None = None,
     pos_label: Any = None,
-    missing_groups: str = "error",
+    missing_groups: MissingGroups = "error",
     scores: Any = None,
     threshold: float | TopShare | None = None,
     attributes: Any = None,
@@ -243,7 +243,7 @@ def audit_regression(
     n_resamples: int = 200,
     confidence: float = 0.95,
     random_state: int | None = 0,
-    missing_groups: str = "error",
+    missing_groups: MissingGroups = "error",
 ) -> Audit:
     """Audit predictions of numbers. Parameters are those of `audit`."""
     check_settings(n_resamples, confidence, random_state)

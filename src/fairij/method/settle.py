@@ -54,7 +54,7 @@ def _tables(
 ) -> tuple[dict[int, pd.DataFrame], str]:
     """The cross-fitted candidates of each form that can be run, and why another cannot."""
     found, refused, last = dict[int, pd.DataFrame](), "", len(forms.searches) - 1
-    apart, loss = replace(settings, validation="cross_fit"), prepared.labels.loss
+    apart, loss = replace(settings, validation_use="cross_fit"), prepared.labels.loss
     pairs = folds(prepared.validation, apart, loss, len(prepared.labels.classes), PARTS)
     for place, search in enumerate(forms.searches):
         if place == last and not found:

@@ -6,7 +6,7 @@ taken for, or may say the same of nearly all rows.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,14 @@ from fairij.models.base import Editable
 from fairij.models.labels import Labels, class_words
 from fairij.models.losses import Loss, get_loss
 
-OUTPUTS = ("auto", "logits", "probabilities")
+Outputs = Literal["auto", "logits", "probabilities"]
+OUTPUTS = get_args(Outputs)
 SURE = 3.3  # standard errors: by chance once in a thousand tables
 FAR = 0.05  # of an area under the ROC curve, or of all rows
 NEARLY_ALL = 0.95  # of the rows
 
 
-def outputs_asked(outputs: str, loss: str | Loss) -> str:
+def outputs_asked(outputs: Outputs, loss: str | Loss) -> Outputs:
     """What a module's outputs are to be taken for: those of a regression as they are."""
     one_of("outputs", outputs, OUTPUTS)
     own = not isinstance(loss, str)  # the user's loss, on whatever the module returns

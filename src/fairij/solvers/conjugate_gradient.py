@@ -13,7 +13,7 @@ parameters scaled by it (Jacobi's preconditioner).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -72,8 +72,8 @@ class ConjugateGradient(SolverDefaults):
     tolerance: float = 1e-2
     max_steps: int = 1000
     memory_limit: int = 2**29
-    on_failure: str = "raise"
-    sample_rows: int | str = "auto"
+    on_failure: Literal["raise", "return"] = "raise"
+    sample_rows: int | Literal["auto"] = "auto"
     name = "cg"
 
     def __post_init__(self) -> None:

@@ -86,7 +86,7 @@ def edited(base: Base, constraint: str, *, search: str, both: bool = False) -> l
     return records
 
 
-def _fitted(base: Base, constraint: str, rule: Selection, *, search: str, both: bool) -> FairIJ:
+def _fitted(base: Base, constraint: Any, rule: Selection, *, search: Any, both: bool) -> FairIJ:
     train, validation, _ = base.splits
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairIJWarning)

@@ -186,6 +186,11 @@ class Groups:
         """Which rows are of this group, ``(N,)``, or how likely each is."""
         return self.codes == code if self.chances is None else self.chances[:, code]
 
+    def counted(self, code: int) -> NDArray[Any]:
+        """The same `share`, without rows of the weight 0."""
+        share = self.share(code)
+        return share if self.weight is None else share * (self.weight > 0)
+
     def membership(self, weight: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """What each row counts for each group, ``(N, slots)``; rows sum to their weights."""
         member = np.zeros((len(self), self.slots))

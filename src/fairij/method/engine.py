@@ -35,7 +35,7 @@ from fairij.method.run import Progress, timed
 from fairij.method.selection import measures_of, pareto_front
 from fairij.method.types import Outcome, Ranking, Target, Trial, folds, pools
 from fairij.models.base import Editable
-from fairij.solvers.base import Inverse, Solution, energy_error
+from fairij.solvers.base import Inverse, Solution
 
 AUTO_DAMPING = 1e-2  # of the largest eigenvalue
 
@@ -301,7 +301,9 @@ class Engine:
         if not math.isnan(move.error) or len(dropped) == 0:
             return move.error
         pull = nested_gradients(self.objective, dropped, [len(dropped)])
-        return float(energy_error(self.curvature, inverse.damping, pull, move.direction)[0])
+        return float(
+            inverse.measured_error(self.curvature, inverse.damping, pull, move.direction)[0]
+        )
 
     def _all_moves(self, table: pd.DataFrame, trials: list[Trial]) -> Tensor:
         nothing = Move(torch.zeros_like(self.objective.theta), 0.0)

@@ -11,6 +11,7 @@ from fairij.method.group_model import NoChancesError
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.run import Progress, silent, timed
 from fairij.method.search.base import Forms
+from fairij.method.search.reduced import is_linear
 from fairij.method.selection import measures_of
 from fairij.method.types import folds
 from fairij.models.base import KEPT, Editable
@@ -34,6 +35,7 @@ def settled(
         trained_together=editable.trained_together,
         drop=settings.drop,
         runs_model=prepared.objective.model.mode not in KEPT,
+        linear=is_linear(prepared.objective),
     )
     if forms is None:
         return settings, ""

@@ -22,7 +22,7 @@ from fairij.data.checks import number_between, one_of, whole_number
 from fairij.data.rows import processes
 from fairij.errors import NegativeCurvatureError, NotConvergedError
 from fairij.method.curvature import Curvature
-from fairij.solvers.base import Solution, SolverDefaults, check_damping, columns
+from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check_damping, columns
 from fairij.solvers.directions import Directions, Left
 from fairij.solvers.exact import not_positive_definite
 from fairij.solvers.guides import RowSpaceInverse, sampled
@@ -119,7 +119,7 @@ class ConjugateGradient(SolverDefaults):
         return ConjugateInverse(loose, sample, damping, guide=own, window=SHORT_WINDOW)
 
 
-class ConjugateInverse:
+class ConjugateInverse(InverseDefaults):
     """Solves with the stored directions, and adds new ones until the tolerance is met."""
 
     def __init__(

@@ -16,7 +16,7 @@ $(READY): pyproject.toml studies/pyproject.toml constraints.txt excluded.txt
 	touch $@
 
 demo: $(READY)
-	$(BIN)/fairij demo --out demo-output --seed 0 --force
+	$(BIN)/fairij demo --out demo-output --random-state 0 --force
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -136,7 +136,7 @@ def torch_reweight_balanced_odds_dampings() -> FairIJ:
 @case
 def torch_path_cross_fit_equalized_odds() -> FairIJ:
     return fitted(
-        network(), search="path", constraints="equalized_odds_balanced", validation="cross_fit"
+        network(), search="path", constraints="equalized_odds_balanced", validation_use="cross_fit"
     )
 
 
@@ -188,7 +188,7 @@ def torch_files_in_place_of_memory() -> FairIJ:
 def torch_streamed_cross_fit() -> FairIJ:
     data = rows()
     given = {"X": ArraySource(data["X"])}
-    return fitted(network(), validation="cross_fit", batch_size=64, given=given)
+    return fitted(network(), validation_use="cross_fit", batch_size=64, given=given)
 
 
 @case
@@ -208,7 +208,7 @@ def linear_pipeline_split_holdout() -> FairIJ:
     model = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced"))
     model.fit(data["X"].astype(float), data["y"])
     given = {name: data[name].astype(float) for name in ("X", "X_val")}
-    settings: dict[str, Any] = {"validation": "split", "holdout_fraction": 0.2}
+    settings: dict[str, Any] = {"validation_use": "split", "holdout_fraction": 0.2}
     return fitted(model, weight_decay=0.0, given=given, selection=LowestGap(0.01), **settings)
 
 

@@ -380,7 +380,7 @@ FEATURES |= {
 FEATURES |= {
     f"{how}: rows of a split validation set": refused(
         "`X_val` must be finite, without NaN or infinity: row 401",
-        settings={"validation": how}, X_val=put(X_val, (401, 3), np.nan),
+        settings={"validation_use": how}, X_val=put(X_val, (401, 3), np.nan),
     )
     for how in ("split", "cross_fit")
 }  # fmt: skip
@@ -674,9 +674,10 @@ SETTINGS: list[tuple[str, list[Any], str, str]] = [
      "must be a number, at least 0 and below 1", "--holdout-fraction"),
     ("checkpoint", ["a\0b", "\ud800", b"run", 3, ""], "must be a path, of text without NUL",
      "--checkpoint"),
-    ("validation", ["hold", None], "must be one of ['reuse', 'split', 'cross_fit']", "--reuse"),
+    ("validation_use", ["hold", None], "must be one of ['reuse', 'split', 'cross_fit']",
+     "--validation-use"),
     ("curvature", ["fisher", None, []], f"must be one of {sorted(CURVATURES)}", "--curvature"),
-    ("constraints", ["parity", None, 3], f"must be one of {sorted(CONSTRAINTS)}", "--constraint"),
+    ("constraints", ["parity", None, 3], f"must be one of {sorted(CONSTRAINTS)}", "--constraints"),
     ("solver", ["lu", None, 3, Woodbury], f"must be one of {sorted(SOLVERS)}", "--solver"),
     ("search", ["random", None, Grid], f"must be one of {sorted(SEARCHES)}", "--search"),
     ("selection", ["best", None], "must be one of ['budget', 'lowest_gap'] or a rule",
@@ -691,7 +692,7 @@ SETTINGS: list[tuple[str, list[Any], str, str]] = [
     ("damping", [0, -1e-2, float("nan"), float("inf")], "must be positive and finite",
      "--damping"),
     ("damping", [[1e-2, -3.0]], "must be positive and finite", "--damping"),
-    ("random_state", [-1, 1.5, "a", True], "must be a whole number of at least", "--seed"),
+    ("random_state", [-1, 1.5, "a", True], "must be a whole number of at least", "--random-state"),
     ("batch_size", [0, -4, 2.5, "big", None], "must be a whole number of at least",
      "--batch-size"),
     ("memory_limit", [-1, 1.5, "all"], "must be a whole number of at least 0", "--memory-limit"),
@@ -806,7 +807,7 @@ def test_a_group_of_two_survives_a_split() -> None:
     groups = put(sex_val.astype("U9"), lonely, "x")
     for validation in ("split", "cross_fit"):
         with pytest.warns(SmallGroupWarning):
-            model = DATA.fit(fair(validation=validation), sensitive_features_val=groups)
+            model = DATA.fit(fair(validation_use=validation), sensitive_features_val=groups)
         assert np.isfinite(model.diagnostics_["surrogate_before"])
         assert (model.before_.by_group["count"] > 0).all()
 
@@ -895,7 +896,7 @@ def no_slope(outputs: Tensor, y: Tensor, groups: Tensor) -> Tensor:
 def test_nothing_with_positive_influence(search: str, validation: str) -> None:
     module = fitted()
     with pytest.warns(NothingToDropWarning) as caught:
-        model = fair(module, constraints=no_slope, search=search, validation=validation).fit(
+        model = fair(module, constraints=no_slope, search=search, validation_use=validation).fit(
             DATA.X,
             DATA.y,
             X_val=DATA.X_val,
@@ -1036,7 +1037,7 @@ settings_of = st.fixed_dictionaries(
             "search",
             "selection",
             "drop",
-            "validation",
+            "validation_use",
             "temperature",
             "loss",
             "weight_decay",

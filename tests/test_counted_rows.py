@@ -30,7 +30,7 @@ MEASURES = ["gap", "accuracy", "balanced_accuracy", "auc", "log_loss", "brier", 
 
 
 def fit(data: Problem = DATA, model: Any = MODEL, search: Any = GRID, **given: Any) -> FairIJ:
-    names = ("missing_groups", "threshold", "constraints", "validation", "holdout_fraction")
+    names = ("missing_groups", "threshold", "constraints", "validation_use", "holdout_fraction")
     settings = {name: given.pop(name) for name in names if name in given}
     fair = FairIJ(model, search=search, selection="lowest_gap", **settings)
     with warnings.catch_warnings():
@@ -138,7 +138,7 @@ def test_folds_take_all_of_it(validation: str) -> None:
     chances[LOST] = np.nan
     for groups in (without(DATA.sex_val), GroupChances(chances, ["f", "m"])):
         given = {"sensitive_features_val": groups, "missing_groups": "ignore"}
-        held = {"holdout_fraction": 0.3, "validation": validation}
+        held = {"holdout_fraction": 0.3, "validation_use": validation}
         fair = fit(**given, **held, sample_weight_val=TIMES)
         assert (
             fair.after_["demographic_parity_difference"]

@@ -44,7 +44,7 @@ GRID: dict[str, Any] = {}
 CASES = [
     *((*pair, "demographic_parity", GRID) for pair in SETTINGS),
     *((*pair, "equal_opportunity", {"search": "constrained"}) for pair in SETTINGS),
-    (TopShare(0.1), 0, "equal_opportunity", {"search": "path", "validation": "cross_fit"}),
+    (TopShare(0.1), 0, "equal_opportunity", {"search": "path", "validation_use": "cross_fit"}),
 ]
 
 

@@ -162,7 +162,7 @@ def test_forty_rows_of_a_group_do_not_show_a_small_gap() -> None:
 @pytest.mark.parametrize("validation", ["split", "cross_fit"])
 def test_measures_are_there_however_validation_rows_serve(validation: str) -> None:
     rows, model = made(0.5), trained("linear", 0.5)
-    table = edited(model, rows, validation=validation).candidates_
+    table = edited(model, rows, validation_use=validation).candidates_
     held = rows.part(VALIDATION)
     whole = roc_auc_score(held.y, model.predict_proba(held.X)[:, 1])
     assert table["auc"][0] == pytest.approx(whole, abs=0.02)

@@ -474,7 +474,7 @@ def halved(data: Problem, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.filterwarnings("ignore::fairij.errors.SmallGroupWarning")
 def test_split_scores_on_one_half_and_judges_on_the_other(data: Problem) -> None:
     double = copy.deepcopy(fitted()).double()
-    model = data.fit(fair(double, solver="exact", validation="split", random_state=3))
+    model = data.fit(fair(double, solver="exact", validation_use="split", random_state=3))
     seen, judged = halved(data, 3)
     only_seen = data.fit(
         fair(double, solver="exact"),
@@ -517,7 +517,7 @@ def test_cross_fit_counts_all_rows_each_by_an_edit_that_did_not_see_it(
 ) -> None:
     double = copy.deepcopy(fitted()).double()
     settings = {"solver": "exact", "search": search}
-    model = data.fit(fair(double, validation="cross_fit", random_state=3, **settings))
+    model = data.fit(fair(double, validation_use="cross_fit", random_state=3, **settings))
     fold = fold_of(data, FOLDS, 3)
     case, inverse = dense("binary"), dense_inverse("binary")
     X_val = torch.tensor(data.X_val).double()
@@ -553,7 +553,7 @@ def test_cross_fit_by_the_mean_over_two_halves(data: Problem, settings: dict[str
     """Where nothing is counted, and where a search stops by the gap of its own rows."""
     double = copy.deepcopy(fitted()).double()
     model = data.fit(
-        fair(double, validation="cross_fit", random_state=3, **{"solver": "exact"} | settings)
+        fair(double, validation_use="cross_fit", random_state=3, **{"solver": "exact"} | settings)
     )
     halves = halved(data, 3)
     tables = [
@@ -937,7 +937,7 @@ def test_the_estimator_is_left_alone_bit_for_bit(data: Problem) -> None:
     grads = [p.grad.clone() for p in parameters]
     modes = [part.training for part in module.modules()]
 
-    model = data.fit(fair(module, solver=Woodbury(rows=50), validation="cross_fit"))
+    model = data.fit(fair(module, solver=Woodbury(rows=50), validation_use="cross_fit"))
     model.predict(data.X_val)
 
     assert all(a is b for a, b in zip(parameters, module.parameters(), strict=True))
@@ -1135,7 +1135,7 @@ def test_intervals_hold_the_value(parity: FairIJ) -> None:
 
 def test_the_seed_decides_everything(data: Problem) -> None:
     def run(seed: int | None) -> FairIJ:
-        return data.fit(fair(solver="woodbury", validation="split", random_state=seed))
+        return data.fit(fair(solver="woodbury", validation_use="split", random_state=seed))
 
     one, same, other = run(1), run(1), run(2)
     assert torch.equal(one.edit_.delta, same.edit_.delta)
@@ -1169,7 +1169,7 @@ def test_global_random_state_is_left_alone(data: Problem) -> None:
     expected = (torch.rand(1), np.random.rand())  # noqa: NPY002
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002
-    data.fit(fair(validation="cross_fit", solver="woodbury"))
+    data.fit(fair(validation_use="cross_fit", solver="woodbury"))
     assert (torch.rand(1), np.random.rand()) == expected  # noqa: NPY002
 
 

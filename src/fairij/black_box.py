@@ -19,7 +19,7 @@ from fairij.data.rows import processes
 from fairij.errors import InvalidInputError
 from fairij.models import adapt
 from fairij.models.black_box.asking import CLIP, asked_of, chances, log_odds, width
-from fairij.models.black_box.correction import KINDS, Correction, correction_of
+from fairij.models.black_box.correction import KINDS, Correction, Kind, correction_of
 from fairij.storage.black_boxes import FILE, SUFFIX, Stored, read_box, write_box
 
 Array = NDArray[np.float64]
@@ -71,7 +71,7 @@ class BlackBox(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         model: Any,
         *,
-        correction: str = "linear",
+        correction: Kind = "linear",
         columns: Sequence[Any] | None = None,
         classes: Sequence[Any] | None = None,
         batch_size: int | None = None,

@@ -9,33 +9,46 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from sklearn.utils.validation import check_is_fitted
 
 from fairij.data.checks import data_of
+from fairij.data.former import renamed
 from fairij.data.hashing import data_fingerprint, in_background
 from fairij.data.rows import as_source, is_streamed, n_rows, processes, remember_columns
 from fairij.errors import Notice
 from fairij.fairness.decisions import TopShare
+from fairij.fairness.groups import MissingGroups
 from fairij.fairness.joint import Asked
+from fairij.method.curvature import CurvatureName
 from fairij.method.engine import Engine
-from fairij.method.preparation import check_batches, check_seed, check_settings, prepare
+from fairij.method.preparation import (
+    Drop,
+    ValidationUse,
+    check_batches,
+    check_seed,
+    check_settings,
+    prepare,
+)
 from fairij.method.refit import refits_of
 from fairij.method.results import attributes_of, choice_of, undefined_notices
 from fairij.method.run import Progress, Run, silent, timed
+from fairij.method.search import SearchName
 from fairij.method.search.base import Search
-from fairij.method.selection import Selection
+from fairij.method.selection import RuleName, Selection
 from fairij.method.settle import settled
 from fairij.models import adapt
 from fairij.models.base import Editable
-from fairij.models.doubts import outputs_asked
-from fairij.models.losses import Loss
+from fairij.models.doubts import Outputs, outputs_asked
+from fairij.models.losses import Loss, LossName
 from fairij.models.sklearn.meta_estimator import EditingEstimator
+from fairij.solvers import SolverName
 from fairij.solvers.base import Solver
 from fairij.storage.edits import edit_of
 
 
+@renamed(validation="validation_use")
 @dataclass(eq=False, repr=False)
 class FairIJ(EditingEstimator):
     """Edit a fitted model so that a gap between groups shrinks, without training it again.
@@ -51,6 +64,27 @@ class FairIJ(EditingEstimator):
     constraints : str, Constraint, callable or list, default="demographic_parity"
         The gap to make small: a name in `fairij.CONSTRAINTS`, a differentiable function of
         (outputs, y, groups), or a list of names and `Counterfactual`, closed together.
+    selection : str or Selection, default="budget"
+        Which edit to take: the smallest gap that costs little (`Budget`), or "lowest_gap".
+    search : str or Search, default="auto"
+        Which edits to try. "auto" takes the form of "constrained" that suits the model.
+        "constrained" and "path" go in small steps; "grid" (k by scale, as in the paper),
+        "all_positive" and "sequential" drop rows; "reweight" lowers the weights of harmful rows.
+    threshold : float, TopShare or None, default=None
+        Accept rows whose chance of ``pos_label`` is at least this, or a share of the rows.
+    pos_label : label or None, default=None
+        The favourable label of two. None: the second.
+    validation_fraction : float, default=0.3
+        The share of the training rows to split off if no validation rows are given.
+    holdout_fraction : float, default=0.0
+        The share of the validation rows that neither gradient nor choice may see.
+    random_state : int or None, default=0
+        The seed of every random choice. None draws one; ``edit_`` keeps it.
+    verbose : bool or "auto", default="auto"
+        Whether to show progress. "auto": on a terminal if the work is long.
+
+    Other Parameters
+    ----------------
     solver : str or Solver, default="cg"
         How to solve with the curvature: a name in `fairij.SOLVERS`, or a solver object.
     damping : float, sequence of float or "auto", default=1e-2
@@ -58,21 +92,17 @@ class FairIJ(EditingEstimator):
         hundredth of the largest eigenvalue: only for features of one scale.
     curvature : {"ggn", "empirical_fisher", "hessian"}, default="ggn"
         Which second derivative of the training loss to use.
-    search : str or Search, default="auto"
-        Which edits to try. "auto" takes the form of "constrained" that suits the model.
-        "constrained" and "path" go in small steps; "grid" (k by scale, as in the paper),
-        "all_positive" and "sequential" drop rows; "reweight" lowers the weights of harmful rows.
-    selection : str or Selection, default="budget"
-        Which edit to take: the smallest gap that costs little (`Budget`), or "lowest_gap".
     drop : {"fairness", "loss_aware"}, default="fairness"
         "loss_aware" drops only rows that also raise the validation loss. Not for "path".
-    validation : {"reuse", "split", "cross_fit"}, default="reuse"
+    validation_use : {"reuse", "split", "cross_fit"}, default="reuse"
         "reuse" takes gradient and choice from the same validation rows, as the paper does. "split"
         gives half of them to each. "cross_fit" judges each fold by edits made without it.
-    validation_fraction : float, default=0.3
-        The share of the training rows to split off if no validation rows are given.
     temperature : float, default=1.0
         Sharpness T of the soft score sigmoid(T z).
+    confidence : float, default=0.95
+        The level of the intervals.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore": rows without a group count for the performance only.
     loss : str or Loss, default="auto"
         The training loss of the model: a name in `fairij.LOSSES`, or a loss object.
     outputs : {"auto", "logits", "probabilities"}, default="auto"
@@ -87,22 +117,8 @@ class FairIJ(EditingEstimator):
         Rows per batch.
     memory_limit : int, default=2**28
         Bytes to keep between passes. With 0, per-row vectors are stored in temporary files.
-    confidence : float, default=0.95
-        The level of the bootstrap intervals.
-    random_state : int or None, default=0
-        The seed of every random choice. None draws one; ``edit_`` keeps it.
-    verbose : bool or "auto", default="auto"
-        Whether to show progress. "auto": on a terminal if the work is long.
     checkpoint : path or None, default=None
         A folder for results of finished work. The same fit with the same folder continues there.
-    holdout_fraction : float, default=0.0
-        The share of the validation rows that neither gradient nor choice may see.
-    threshold : float, TopShare or None, default=None
-        Accept rows whose chance of ``pos_label`` is at least this, or a share of the rows.
-    pos_label : label or None, default=None
-        The favourable label of two. None: the second.
-    missing_groups : {"error", "ignore"}, default="error"
-        "ignore": rows without a group count for the performance only.
 
     Attributes
     ----------
@@ -140,31 +156,35 @@ class FairIJ(EditingEstimator):
 
     estimator: Any
     _: KW_ONLY
+    # what most people set
     constraints: Asked | Sequence[Asked] = "demographic_parity"
-    solver: str | Solver = "cg"
-    damping: float | Sequence[float] | str = 1e-2
-    curvature: str = "ggn"
-    search: str | Search = "auto"
-    selection: str | Selection = "budget"
-    drop: str = "fairness"
-    validation: str = "reuse"
+    selection: RuleName | Selection = "budget"
+    search: SearchName | Search = "auto"
+    threshold: float | TopShare | None = None
+    pos_label: Any = None
     validation_fraction: float = 0.3
+    holdout_fraction: float = 0.0
+    random_state: int | None = 0
+    verbose: bool | Literal["auto"] = "auto"
+    # how edits are made and judged
+    solver: SolverName | Solver = "cg"
+    damping: float | Sequence[float] | Literal["auto"] = 1e-2
+    curvature: CurvatureName = "ggn"
+    drop: Drop = "fairness"
+    validation_use: ValidationUse = "reuse"
     temperature: float = 1.0
-    loss: str | Loss = "auto"
-    outputs: str = "auto"
+    confidence: float = 0.95
+    missing_groups: MissingGroups = "error"
+    # what the model does not say of itself
+    loss: Literal["auto"] | LossName | Loss = "auto"
+    outputs: Outputs = "auto"
     classes: Sequence[Any] | None = None
     weight_decay: float = 0.0
     parameters: str | Sequence[str] = "trainable"
-    batch_size: int | str = "auto"
+    # how the work is done
+    batch_size: int | Literal["auto"] = "auto"
     memory_limit: int = 2**28
-    confidence: float = 0.95
-    random_state: int | None = 0
-    verbose: bool | str = "auto"
     checkpoint: str | os.PathLike[str] | None = None
-    holdout_fraction: float = 0.0
-    threshold: float | TopShare | None = None
-    pos_label: Any = None
-    missing_groups: str = "error"
 
     def fit(
         self, X: Any, y: Any, *, X_val: Any = None, y_val: Any = None,

@@ -144,7 +144,7 @@ def folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
         yield place
 
 
-@pytest.fixture(params=[20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.fixture(params=[40, pytest.param(200, marks=pytest.mark.slow)])
 def times(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many changes to try. The few of them leave out the drawing of the page."""
     if request.param < 200:
@@ -240,7 +240,7 @@ def test_settings_of_a_run(
     def check(*_: Any) -> None:
         tables, columns, edit = asked
         assert isinstance(tables.train, Path)
-        assert type(edit.seed) is int
+        assert type(edit.random_state) is int
         assert type(edit.confidence) is float
         assert all(type(scale) is float for scale in edit.scale or [])
         assert all(type(name) is str for name in [columns.label, *columns.sensitive])

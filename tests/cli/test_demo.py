@@ -128,7 +128,7 @@ def test_a_failed_write_leaves_the_earlier_folder_alone(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--constraint", "fairness"], "must be one of demographic_parity"),
+        (["--constraints", "fairness"], "must be one of demographic_parity"),
         (["--data-home", "/proc/nowhere"], "error:"),
     ],
 )

@@ -131,8 +131,9 @@ def _page(path: str) -> list[str]:
 
 def test_settings_repeat_a_run_exactly(run: Run, files: Path) -> None:
     asked = ("--model", "model.txt", *TABLES, "--test", "test.csv", *COLUMNS, "--sensitive", "race")
-    settings = ("--constraint", "equal_opportunity", "--accuracy-budget", "0.02", "--seed", "5")
-    damping = ("--damping", "0.01", "--damping", "0.1", "--reuse", "cross_fit")
+    settings = ("--constraints", "equal_opportunity", "--accuracy-budget", "0.02")
+    settings += ("--random-state", "5")
+    damping = ("--damping", "0.01", "--damping", "0.1", "--validation-use", "cross_fit")
     run("mitigate", *asked, *settings, *damping, *SMALL, "--out", "first")
     run("mitigate", "--config", "first/settings.toml", "--out", "second")
     for name in ("model.txt", "candidates.csv", "influence.csv", "settings.toml"):
@@ -146,7 +147,7 @@ def test_settings_repeat_a_run_exactly(run: Run, files: Path) -> None:
 
 def test_scores_are_repeated_by_the_settings_beside_them(run: Run, files: Path) -> None:
     asked = ("influence", "--model", "net.pt", *NET, *NUMBERS, *TABLES, *COLUMNS)
-    run(*asked, "--constraint", "equal_opportunity", "--out", "scores.csv")
+    run(*asked, "--constraints", "equal_opportunity", "--out", "scores.csv")
     run("influence", "--config", "scores.settings.toml", *NET, "--out", "again.csv")
     assert filecmp.cmp("scores.csv", "again.csv", shallow=False)
     assert filecmp.cmp("scores.settings.toml", "again.settings.toml", shallow=False)

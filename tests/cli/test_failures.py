@@ -89,9 +89,9 @@ def test_cures_are_told_as_options(run: Run) -> None:
     table = pd.read_csv("test.csv")
     table.assign(repaid=table["income"]).to_csv("test.csv", index=False)
     assert "pass --loss squared_error for regression" in error(run(*AUDIT, *COLUMNS, code=2))
-    other = "train LogisticRegression(solver='lbfgs'), `drop`='loss_aware' or `validation`"
+    other = "train LogisticRegression(solver='lbfgs'), `drop`='loss_aware' or `validation_use`"
     assert as_options(other) == (
-        "train LogisticRegression(solver='lbfgs'), --drop loss_aware or --reuse"
+        "train LogisticRegression(solver='lbfgs'), --drop loss_aware or --validation-use"
     )
 
 
@@ -367,7 +367,7 @@ def test_nothing_is_overwritten_without_force(run: Run) -> None:
     written = Path("result/summary.json").read_bytes()
     assert "--force" in error(run(*MITIGATE, "--out", "result", code=2))
     assert Path("result/summary.json").read_bytes() == written
-    run(*MITIGATE, "--out", "result", "--force", "--constraint", "equal_opportunity")
+    run(*MITIGATE, "--out", "result", "--force", "--constraints", "equal_opportunity")
     assert Path("result/summary.json").read_bytes() != written
     for taken in ("train.csv", "result"):
         said = error(run("apply", "--model", "model.txt", "--edit", "result/edit.safetensors",
@@ -433,8 +433,8 @@ def test_settings_files_are_checked(run: Run, text: str, expected: str) -> None:
         (("--search", "all_positive"), "--max-k has no meaning"),
         (("--confidence", "2"), "--confidence must be a number"),
         (("--temperature", "-1"), "--temperature must be a number"),
-        (("--constraint", "fairness"), "--constraint must be one of demographic_parity, "),
-        (("--reuse", "maybe"), "--reuse must be one of reuse, split, cross_fit; got 'maybe'."),
+        (("--constraints", "fairness"), "--constraints must be one of demographic_parity, "),
+        (("--validation-use", "x"), "--validation-use must be one of reuse, split, cross_fit; got"),
         (("--search", "paths"), "reweight, path, constrained; got 'paths'."),
         (("--search", "paths"), "Did you mean 'path'?"),
         (("--solver", "gauss"), "printed_woodfisher, identity; got 'gauss'."),
@@ -447,8 +447,8 @@ def test_settings_that_make_no_sense(run: Run, arguments: tuple[str, ...], expec
 
 def test_seeds_are_not_negative(run: Run) -> None:
     for asked in ((*AUDIT, *COLUMNS), (*MITIGATE, "--out", "result"), ("demo", "--out", "d")):
-        said = run(*asked, "--seed", "-1", code=2).stderr
-        assert "Invalid value for '--seed'" in said
+        said = run(*asked, "--random-state", "-1", code=2).stderr
+        assert "Invalid value for '--random-state'" in said
 
 
 def leftovers() -> list[str]:

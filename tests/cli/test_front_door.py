@@ -15,7 +15,7 @@ import fairij
 from fairij.cli import app
 from fairij.cli.options import choices
 from fairij.fairness import CONSTRAINTS
-from fairij.method.preparation import Drop, Validation
+from fairij.method.preparation import Drop, ValidationUse
 from fairij.method.search import SEARCHES
 from fairij.solvers import SOLVERS
 
@@ -122,13 +122,13 @@ def test_every_public_name_is_there_and_no_other() -> None:
 def test_the_help_lists_every_name_of_the_tables() -> None:
     shown = CliRunner().invoke(app, ["mitigate", "--help"], env={"COLUMNS": "200"}).output
     shown = " ".join(shown.replace("│", " ").split())
-    for names in ("constraint", "solver", "curvature", "search", "loss"):
+    for names in ("constraints", "solver", "curvature", "search", "loss"):
         assert f"{', '.join(choices()[names])}." in shown
-    for name in (*get_args(Drop), *get_args(Validation)):
+    for name in (*get_args(Drop), *get_args(ValidationUse)):
         assert name in shown
 
 
 def test_a_solver_and_a_search_are_known_by_the_names_of_their_tables() -> None:
     assert choices()["solver"] == tuple(SOLVERS)
     assert choices()["search"] == tuple(SEARCHES) == tuple(s.name for s in SEARCHES.values())
-    assert choices()["constraint"] == tuple(CONSTRAINTS)
+    assert choices()["constraints"] == tuple(CONSTRAINTS)

@@ -40,7 +40,7 @@ def test_the_command_line_page_has_every_command_and_default() -> None:
     for name in ("audit", "mitigate", "datasets fetch"):
         assert f"## fairij {name}\n" in made
     assert re.search(r"\| `--table` \| .+ \| required \|\n", made)
-    assert re.search(r"\| `--seed` \| .+ \| `0` \|\n", made)
+    assert re.search(r"\| `--random-state` \| .+ \| `0` \|\n", made)
 
 
 def test_the_command_line_page_can_be_read_without_the_site() -> None:

@@ -12,7 +12,9 @@ import pytest
 from fairij import fairness
 from fairij.cli.console import audit_dict, plain
 from fairij.cli.folder import audit_from_dict
+from fairij.errors import InvalidInputError
 from fairij.fairness import audit, audit_regression
+from fairij.fairness.constraints import check_sizes
 from fairij.fairness.metrics import METRICS
 
 ODDS = ["equalized_odds_sum", "equalized_odds_difference", "equal_opportunity_difference"]
@@ -139,3 +141,13 @@ def test_only_the_ratios_of_weights_count(size: float) -> None:
         assert metric(*values, sample_weight=weight * size, **options) == pytest.approx(
             metric(*values, sample_weight=weight, **options), rel=1e-12
         )
+
+
+def test_an_edit_refuses_a_group_whose_validation_weights_are_all_zero() -> None:
+    """Not a gap of 0.0000, however many rows the group has."""
+    y, predicted, groups = table(5)
+    encoded = fairness.encode_groups(groups).weighted(np.where(groups == "b", 0.0, 1.0))
+    for name in ("demographic_parity", "equal_opportunity", "predictive_parity"):
+        constraint = fairness.get_constraint(name)
+        with pytest.raises(InvalidInputError, match=r"of a weight above 0.*found 0 of 'b"):
+            check_sizes(constraint, y, np.array([0, 1]), encoded, None, predicted)

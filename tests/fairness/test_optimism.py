@@ -130,7 +130,7 @@ def test_a_metric_that_is_never_defined() -> None:
 @pytest.mark.parametrize("task", ["binary", "three"])
 def test_a_fit_says_what_to_expect(validation: str, task: str) -> None:
     data = problem(task)
-    model = data.fit(fair(fitted(task), validation=validation, search=Grid(points=5, max_k=40)))
+    model = data.fit(fair(fitted(task), validation_use=validation, search=Grid(points=5, max_k=40)))
     found = model.honest_gap_
     assert found.gap == model.candidates_["gap"][model.chosen_]
     assert found.low <= found.expected <= found.high
@@ -140,7 +140,7 @@ def test_a_fit_says_what_to_expect(validation: str, task: str) -> None:
 
 
 def test_where_the_choice_cannot_be_repeated() -> None:
-    assert problem().fit(fair(validation="cross_fit")).honest_gap_ is None
+    assert problem().fit(fair(validation_use="cross_fit")).honest_gap_ is None
     real = problem("real")
     settings = {"loss": "squared_error", "constraints": "mean_prediction"}
     assert real.fit(fair(fitted("real"), **settings)).honest_gap_ is None

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from biased import fair, fitted, problem
@@ -85,7 +86,7 @@ def test_frames_with_categories_and_missing_values() -> None:
 
 
 def test_networks_can_have_chances_too() -> None:
-    found = DATA.fit(fair(search=Constrained(steps=4, **CHANCES), validation="cross_fit"))
+    found = DATA.fit(fair(search=Constrained(steps=4, **CHANCES), validation_use="cross_fit"))
     assert found.candidates_["gap"].min() < 0.6 * found.candidates_["gap"][0]
 
 
@@ -146,6 +147,23 @@ def test_models_trained_together_are_not_compared(model: Any) -> None:
     found = DATA.fit(fair(model(), search="auto", weight_decay=0.0))
     assert found.search_ == Constrained()
     assert "trained together" in found.diagnostics_["search_reason"]
+
+
+@pytest.mark.filterwarnings("ignore:The model averages trees:fairij.errors.FairIJWarning")
+@pytest.mark.parametrize(
+    ("model", "weight_decay"),
+    [(RandomForestClassifier(3, max_depth=3, random_state=0), 0.0), (forest(), 1e-3)],
+    ids=["an average of trees", "a penalty"],
+)
+def test_few_directions_are_only_taken_where_they_may_stand_for_all(
+    model: Any, weight_decay: float
+) -> None:
+    model.fit(DATA.X, DATA.y)
+    found = DATA.fit(FairIJ(model, weight_decay=weight_decay, verbose=False))
+    assert found.search_.directions is None
+    assert len(found.moves_) > 2
+    forms = Auto().forms(trained_together=False, drop="fairness", linear=True)
+    assert forms.searches[0].directions == 30
 
 
 def test_rows_are_dropped_if_they_are_asked_for() -> None:

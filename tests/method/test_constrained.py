@@ -273,7 +273,7 @@ def test_bad_settings(changes: dict[str, Any], text: str) -> None:
 
 @pytest.mark.parametrize("validation", ["split", "cross_fit"])
 def test_folds_have_the_same_candidates(validation: str) -> None:
-    found = problem().fit(fair(search=QUICK, validation=validation))
+    found = problem().fit(fair(search=QUICK, validation_use=validation))
     assert found.candidates_["scale"].tolist()[1:] == [round(i / 8, 6) for i in range(1, 11)]
     assert found.edit_.delta.abs().sum() > 0
 

@@ -59,11 +59,11 @@ def test_both_gaps_are_closed() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"validation": "cross_fit"},
+        {"validation_use": "cross_fit"},
         {"search": Constrained(steps=4, newton=1, loss_on="validation", chances=True)},
         {"threshold": 0.4, "pos_label": 0},
         {"search": "auto"},
-        {"damping": (1e-3, 1e-2), "validation": "split"},
+        {"damping": (1e-3, 1e-2), "validation_use": "split"},
     ],
 )
 def test_in_every_form_of_the_search(settings: dict[str, Any]) -> None:

@@ -188,7 +188,7 @@ def test_hard_gaps_have_the_value_of_the_metric_and_soft_gradients(name: str, cl
 @pytest.mark.parametrize("validation", ["reuse", "split", "cross_fit"])
 def test_the_returned_model_is_the_chosen_candidate(search: str, validation: str) -> None:
     module, data = network()
-    fair = fit(module, data, search=search, validation=validation, damping=(1e-2, 3e-2))
+    fair = fit(module, data, search=search, validation_use=validation, damping=(1e-2, 3e-2))
     before, after = fair.candidates_["gap"][0], fair.candidates_["gap"][fair.chosen_]
     assert before > 0.2
     assert after < before / 2
@@ -368,7 +368,7 @@ class Fickle(SearchDefaults):
 def test_an_edit_that_all_rows_together_cannot_make_is_named() -> None:
     module, data = network()
     with pytest.warns(FairIJWarning, match="cannot be made with all of them together"):
-        fair = fit(module, data, search=Fickle(), validation="cross_fit")
+        fair = fit(module, data, search=Fickle(), validation_use="cross_fit")
     assert fair.chosen_ > 0
     assert torch.equal(adapt(fair.estimator_).theta, adapt(module).theta)
 
@@ -376,5 +376,5 @@ def test_an_edit_that_all_rows_together_cannot_make_is_named() -> None:
 def test_a_scale_given_twice_is_not_lost_between_the_folds() -> None:
     module, data = network()
     search = Reweight(scales=(0.5, 1.0, 1.0))
-    fair = fit(module, data, search=search, validation="cross_fit")
+    fair = fit(module, data, search=search, validation_use="cross_fit")
     assert fair.candidates_["scale"].tolist()[1:] == [0.5, 1.0]

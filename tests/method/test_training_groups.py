@@ -52,7 +52,7 @@ def test_candidates_are_judged_on_validation_rows() -> None:
 
 @pytest.mark.parametrize("validation", ["split", "cross_fit"])
 def test_folds_use_them_too(validation: str) -> None:
-    settings: Any = {"search": Reweight(), "validation": validation}
+    settings: Any = {"search": Reweight(), "validation_use": validation}
     with_groups = DATA.fit(fair(**settings), sensitive_features=DATA.sex)
     alone = DATA.fit(fair(**settings))
     assert not np.array_equal(with_groups.influence_, alone.influence_)

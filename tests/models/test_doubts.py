@@ -47,6 +47,22 @@ def test_what_may_be_chance_is_no_error() -> None:
     doubts(few, torch.tensor([1.0, 1.0, -1.0, -1.0]), confirmed=False)
 
 
+def test_labels_of_other_rows_are_called_out() -> None:
+    """As of a table whose labels, or columns, were put in another order."""
+    rng = np.random.default_rng(1)
+    truth = torch.from_numpy(rng.integers(2, size=1000)).double()
+    labels = Labels(LABELS.loss, LABELS.classes, truth, truth)
+    z = torch.from_numpy(rng.normal(size=1000))
+    (notice,) = doubts(labels, z, confirmed=False)
+    assert "no more of the labels of the rows measured than chance: the area" in notice.text
+    assert doubts(labels, z + 0.4 * truth, confirmed=False) == []  # weak, but not by chance
+    three = torch.from_numpy(rng.integers(3, size=1000)).double()
+    labels = Labels(CLASSES.loss, CLASSES.classes, three, three)
+    (notice,) = doubts(labels, torch.from_numpy(rng.normal(size=(1000, 3))), confirmed=False)
+    assert "of them, and 33% would be right by chance" in notice.text
+    assert doubts(labels, one_hot(three), confirmed=False) == []
+
+
 def test_several_labels_in_another_order_are_an_error() -> None:
     assert doubts(CLASSES, one_hot(THREE), confirmed=False) == []
     exchanged = one_hot(torch.tensor([0, 2, 1])[THREE.long()])

@@ -111,9 +111,17 @@ def test_of_many_groups_only_sure_ones_are_spoken_of() -> None:
     assert "of 3 groups, without 1 groups with too few such rows" in words
 
 
+def test_an_audit_is_printed_as_two_tables() -> None:
+    found = audit([0, 1, 1, 0], [0.1, 0.9, 0.4, 0.2], sensitive_features=["f", "m", "f", "m"])
+    first, second = repr(found).split("\n\n")
+    assert "demographic_parity_ratio" in first
+    assert "auc " in first
+    assert [line.split()[0] for line in second.splitlines()[2:]] == ["f", "m"]
+
+
 def test_steps_name_commands_that_exist() -> None:
     steps = {name: command for name, _, command in next_steps(made("two"))}
-    assert steps["Make it smaller"] == "fairij mitigate … --constraint demographic_parity"
+    assert steps["Make it smaller"] == "fairij mitigate … --constraints demographic_parity"
     assert "--sensitive sex --sensitive town" in steps["Look where attributes meet"]
     assert "--score" in {n: c for n, _, c in next_steps(made("many"))}["Give scores too"]
 

@@ -92,7 +92,9 @@ def test_sentences_of_other_rates() -> None:
         "The lower share is 94% of the higher one, instead of 16%."
     )
     (text,) = sentences("worst_group_error", found)
-    assert text.startswith("The model is now wrong most often for men: for 34 of 100. Before, ")
+    assert text.startswith(
+        "The model is now wrong most often in the group men: for 34 of 100. Before, "
+    )
     (text,) = sentences("predictive_parity", found)
     assert text.startswith(
         "Where the model says “yes”, it now is right for 94 of 100 men and for 35 of 100 women"
@@ -102,8 +104,9 @@ def test_sentences_of_other_rates() -> None:
 def test_of_several_groups_the_highest_and_the_lowest_are_named() -> None:
     more: Cells = {"others": (30, 100, 10, 100)}
     assert sentences("demographic_parity", shown(BEFORE | more, AFTER | more)) == [
-        "The model now says “yes” most often for others, 20 of 100, and least often for women, 17 "
-        "of 100. Before, it was 50 of 100 men and 8 of 100 women."
+        "The model now says “yes” most often in the group others, for 20 of 100, and least often "
+        "in the group women, for 17 of 100. Before, it was 50 of 100 in the group men and 8 of "
+        "100 in the group women."
     ]
 
 

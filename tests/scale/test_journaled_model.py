@@ -81,10 +81,10 @@ def passes(folder: Path) -> list[tuple[str, bytes]]:
     "settings",
     [
         {},
-        {"validation": "cross_fit", "drop": "loss_aware"},
+        {"validation_use": "cross_fit", "drop": "loss_aware"},
         {"solver": "woodbury", "damping": (0.01, 0.1)},
         {"curvature": "hessian", "damping": 0.1},
-        {"search": "path", "validation": "split"},
+        {"search": "path", "validation_use": "split"},
         {"search": "reweight", "damping": (0.01, 0.1)},
         {"solver": Neumann(steps=20, batch_size=50, tolerance=None), "damping": 1.0},
     ],
@@ -312,7 +312,7 @@ def test_a_checkpoint_that_is_no_folder(
 
 
 def test_a_checkpoint_needs_a_seed_that_stays(tmp_path: Path) -> None:
-    settings = SETTINGS | {"random_state": None, "validation": "split"}
+    settings = SETTINGS | {"random_state": None, "validation_use": "split"}
     with pytest.raises(InvalidInputError, match=r"must be a whole number .*Pass random_state=0"):
         DATA.fit(fair(**settings, checkpoint=tmp_path))
     assert list(tmp_path.iterdir()) == []

@@ -92,7 +92,7 @@ def launch(tmp_path: Path, processes: int, body: str) -> Any:
 
 ALL = """
 result = {kind: run(kind) for kind in ("torch", "float32", "linear", "trees")}
-result["validation"] = run("torch", True, validation="cross_fit")
+result["validation"] = run("torch", True, validation_use="cross_fit")
 for solver in ("woodbury", "neumann", "printed_woodfisher", "exact"):
     result[solver] = run("torch", solver=solver)
 result["fisher"] = run("torch", curvature="empirical_fisher", damping=(0.01, 0.1))

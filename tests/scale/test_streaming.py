@@ -163,8 +163,8 @@ def test_validation_rows_are_split_off_a_source(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("validation", ["split", "cross_fit"])
 def test_parts_of_a_source(tmp_path: Path, validation: str) -> None:
-    expected = DATA.fit(fair(validation=validation))
-    found = DATA.fit(fair(validation=validation), X_val=parquet(tmp_path, "_val"))
+    expected = DATA.fit(fair(validation_use=validation))
+    found = DATA.fit(fair(validation_use=validation), X_val=parquet(tmp_path, "_val"))
     np.testing.assert_array_equal(found.dropped_, expected.dropped_)
 
 

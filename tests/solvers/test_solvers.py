@@ -193,8 +193,11 @@ def test_woodbury_measures_its_error_on_some_rows_alone() -> None:
     case = make_case("mlp", n=200)
     operator, b = make_curvature("ggn", case.objective()), right_hand_sides(case)[:, :1]
     whole = Woodbury(rows=20, seed=1).prepare(operator, DAMPING).solve(b)
-    some = Woodbury(rows=20, seed=1, checked_rows=50).prepare(operator, DAMPING).solve(b)
+    inverse = Woodbury(rows=20, seed=1, checked_rows=50).prepare(operator, DAMPING)
+    some = inverse.solve(b)
     assert torch.equal(some.x, whole.x)
+    of_an_edit = inverse.measured_error(operator, DAMPING, b, some.x)
+    assert torch.equal(of_an_edit, some.residual)
     assert not torch.equal(some.residual, whole.residual)
     assert 0.3 < float(some.residual / whole.residual) < 3
     all_of_them = Woodbury(rows=20, seed=1, checked_rows=200).prepare(operator, DAMPING).solve(b)

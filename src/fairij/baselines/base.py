@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 # rates must be equal given each of these true labels; None stands for all rows together
+Stratified = Literal["demographic_parity", "equalized_odds", "equal_opportunity"]
 STRATA: dict[str, tuple[int | None, ...]] = {
     "demographic_parity": (None,),
     "equalized_odds": (1, 0),

@@ -15,6 +15,7 @@ from fairij.baselines.base import (
     Baseline,
     Codes,
     Predictor,
+    Stratified,
     TradeOff,
     count_groups,
     positive_scores,
@@ -64,7 +65,7 @@ class ExponentiatedGradient(Baseline):
     True
     """
 
-    constraint: str = "demographic_parity"
+    constraint: Stratified = "demographic_parity"
     tolerance: float = 0.01
     max_iter: int = 20
     estimator: Any = None

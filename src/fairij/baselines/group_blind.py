@@ -19,6 +19,7 @@ from fairij.baselines.base import (
     Baseline,
     Codes,
     Predictor,
+    Stratified,
     TradeOff,
     count_groups,
     positive_scores,
@@ -76,7 +77,7 @@ class GroupBlind(Baseline):
         Classifier for the group. Logistic regression if None.
     """
 
-    constraint: str = "demographic_parity"
+    constraint: Stratified = "demographic_parity"
     tolerance: float = 0.0
     recalibrate: bool = False
     learner: Any = None

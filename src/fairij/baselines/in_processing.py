@@ -21,6 +21,7 @@ from fairij.baselines.base import (
     Baseline,
     Codes,
     Predictor,
+    Stratified,
     count_groups,
     positive_scores,
     strata_rows,
@@ -158,7 +159,7 @@ class InProcessing(Baseline):
         Seed of the parameters, the order of rows and the draws.
     """
 
-    constraint: str = "demographic_parity"
+    constraint: Stratified = "demographic_parity"
     strength: float = 1.0
     recipe: Recipe = field(default_factory=Recipe)
     seed: int = 0

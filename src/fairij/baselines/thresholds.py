@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -19,6 +19,7 @@ from fairij.baselines.base import (
     Baseline,
     Codes,
     Predictor,
+    Stratified,
     TradeOff,
     count_groups,
     positive_scores,
@@ -84,7 +85,7 @@ class HPS(GroupThresholds):
     (300,)
     """
 
-    constraint: str = "equalized_odds"
+    constraint: Stratified | Literal["equalized_odds_worst_case"] = "equalized_odds"
     grid_size: int = 1000
     seed: int = 0
 
@@ -170,7 +171,7 @@ class RelaxedThresholds(GroupThresholds):
     (300,)
     """
 
-    constraint: str = "demographic_parity"
+    constraint: Stratified | Literal["equalized_odds_worst_case"] = "demographic_parity"
     tolerance: float = 0.0
     seed: int = 0
 

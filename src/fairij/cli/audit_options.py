@@ -74,7 +74,6 @@ class GateOptions:
             min=1,
             help="A limit is not kept if a group has fewer rows than this that its rates are taken "
             "over.",
-            rich_help_panel="The gate",
         ),
     ] = 30
     require_group: Annotated[

@@ -125,6 +125,7 @@ def _attributes(groups: pd.DataFrame | None, others: pd.DataFrame | None) -> pd.
 
 def _write_page(path: Path, found: Measured, asked: AuditOptions) -> None:
     from fairij.report import write_audit
+    from fairij.report.audit_words import LABEL_COLUMN
 
     table, model, columns = asked.table.table, asked.model, asked.columns
     facts = {
@@ -134,7 +135,7 @@ def _write_page(path: Path, found: Measured, asked: AuditOptions) -> None:
         "table": f"{table.name}, {found.rows:,} rows",
         "SHA-256 of the table": file_hash(table),
         "query": asked.table.query,
-        "column of true labels": columns.label,
+        LABEL_COLUMN: columns.label,
         "columns of groups": ", ".join(columns.sensitive),
         "further columns that were searched": ", ".join(asked.page.columns) or None,
         "column of weights": columns.weights,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from fairij.cli.rows import as_the_model_has_them
 from fairij.cli.streams import open_table
 from fairij.errors import InvalidInputError
 from fairij.models.black_box.asking import onnx_inputs
+from fairij.models.black_box.correction import Kind
 from fairij.models.registry import adapt, is_black_box
 from fairij.storage.black_boxes import FILE, FORMAT
 from fairij.storage.checksummed import LARGEST_HEADER
@@ -35,7 +36,7 @@ def opened(
     score: str | None,
     *,
     black_box: bool = False,
-    correction: str = "linear",
+    correction: Kind = "linear",
 ) -> ModelFile:
     """The model in a file, or a black box where it can only be asked."""
     if model is None and score is None:
@@ -63,7 +64,8 @@ def opened(
 def opened_to_edit(asked: InfluenceOptions) -> ModelFile:
     """The model that an edit is made of; the error about a model that cannot be edited says how."""
     edit = asked.edit
-    how = partial(opened, black_box=edit.black_box, correction=edit.correction)
+    kind = cast(Kind, edit.correction)  # checked with the options
+    how = partial(opened, black_box=edit.black_box, correction=kind)
     file = how(asked.opening, asked.model, asked.columns.score)
     try:
         adapt(file.model)
@@ -74,7 +76,7 @@ def opened_to_edit(asked: InfluenceOptions) -> ModelFile:
     return file
 
 
-def boxed(file: ModelFile, correction: str = "linear") -> ModelFile:
+def boxed(file: ModelFile, correction: Kind = "linear") -> ModelFile:
     """Any model that gives probabilities, only asked for them."""
     box = BlackBox(file.model, correction=correction)
     made = box_file(f"{file.kind}, as a black box", box, columns=file.columns)

@@ -12,6 +12,7 @@ from fairij.cli.audit_options import AuditOptions, CompareOptions
 from fairij.cli.errors import EPILOG
 from fairij.cli.options import (
     LABEL_CONSTRAINTS,
+    USUAL,
     ApplyOptions,
     Config,
     DataHome,
@@ -89,7 +90,8 @@ def influence(asked: InfluenceOptions) -> None:
     "fairij mitigate --model model.txt --train train.csv --validation validation.csv "
     "--test test.csv --label income --sensitive sex --out result",
     "fairij mitigate --model model.skops --train train.parquet --validation validation.parquet "
-    "--label y --sensitive race --constraint equal_opportunity --accuracy-budget 0.01 --out result",
+    "--label y --sensitive race --constraints equal_opportunity --accuracy-budget 0.01 "
+    "--out result",
     "fairij mitigate --score p --train train.csv --validation validation.csv --label y "
     "--sensitive sex --out result",
     "fairij mitigate --config result/settings.toml --out again",
@@ -183,11 +185,13 @@ def report(
     tell({"out": str(page)}, f"The page is {page}", as_json=as_json)
 
 
-@command(app, "fairij demo", "fairij demo --out my-demo --constraint equal_opportunity")
+@command(app, "fairij demo", "fairij demo --out my-demo --constraints equal_opportunity")
 def demo(
     out: Annotated[Path, "New folder for the page, plots, summary and edit."] = Path("fairij-demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of training.")] = 0,
-    constraint: Annotated[str, f"The gap to lower: {LABEL_CONSTRAINTS}."] = "demographic_parity",
+    constraints: Annotated[str, f"The gap to lower: {LABEL_CONSTRAINTS}."] = USUAL,
+    random_state: Annotated[
+        int, typer.Option(min=0, help="Seed of the split, of training and of the edit.")
+    ] = 0,
     data_home: DataHome = None,
     as_json: Json = False,
     force: Force = False,
@@ -196,7 +200,7 @@ def demo(
     """Train the paper's network on Adult, edit it, and show before and after on the test set."""
     from fairij.cli.demonstration import show_demo
 
-    show_demo(out, seed, constraint, data_home, as_json=as_json, force=force)
+    show_demo(out, random_state, constraints, data_home, as_json=as_json, force=force)
 
 
 @command(app, "fairij reproduce list", "fairij reproduce adult --quick --out my-adult")

@@ -14,6 +14,7 @@ from typing import Any, get_args, get_origin
 
 import typer
 
+from fairij.cli.former import NAMES, NOTES, note, renamed_keys
 from fairij.cli.trust import NOTED, RUNS_CODE, notes_of
 from fairij.errors import FairIJWarning, InvalidInputError
 
@@ -53,6 +54,9 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
         raise typer.BadParameter(str(error)) from None
     given.pop(HASHES, None)
     values = {key.replace("-", "_"): value for key, value in given.items()}
+    replaced = sorted(NAMES.keys() & values.keys())
+    ctx.meta[NOTES] += [note(f"{key!r} in {path}", repr(NAMES[key])) for key in replaced]
+    values = renamed_keys(values)
     own = {parameter.name: parameter for parameter in ctx.command.params}
     _check_keys(ctx, path, values, set(own))
     try:

@@ -114,7 +114,7 @@ def show_demo(
     out: Path, seed: int, constraint: str, data_home: Path | None, *, as_json: bool, force: bool
 ) -> None:
     """Run the demo, write its folder, and show the figures."""
-    check_choice("constraint", constraint, constraints(of_labels=True))
+    check_choice("constraints", constraint, constraints(of_labels=True))
     check_folder(out, COMMAND, force=force)
     with bar(delay=0.0) as listen:
         result = run_demo(
@@ -139,7 +139,7 @@ def show_demo(
 def run_demo(
     *,
     seed: int,
-    constraint: str,
+    constraint: Any,
     data_home: Path | None = None,
     epochs: int = 100,
     on_epoch: Callable[[int, int], None] | None = None,

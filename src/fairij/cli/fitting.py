@@ -17,7 +17,7 @@ from fairij.cli.black_boxes import opened_to_edit
 from fairij.cli.config import note_changed, shortened
 from fairij.cli.console import tell
 from fairij.cli.measure import model_speaks
-from fairij.cli.options import ColumnOptions, EditOptions, FitTables, InfluenceOptions
+from fairij.cli.options import USUAL, ColumnOptions, EditOptions, FitTables, InfluenceOptions
 from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
 from fairij.cli.rows import Part, check_every_group, read_part
 from fairij.data.rows import rank
@@ -43,7 +43,8 @@ from fairij.storage.tables import table_kind, write_table
 # options that are parameters of `FairIJ` as they are
 SAME = (
     *("solver", "curvature", "drop", "validation_fraction", "holdout_fraction", "temperature"),
-    *("loss", "outputs", "weight_decay", "memory_limit", "confidence"),
+    *("loss", "outputs", "weight_decay", "memory_limit", "confidence", "validation_use"),
+    "random_state",
 )
 MOST_DIGITS = 18  # of a number of rows
 QUICK = Grid(k=(1,), scales=(1.0,))  # scores need no search
@@ -109,8 +110,11 @@ def _naming(train: Part) -> Iterator[None]:
         if error.parameter != "classes" or train.names is None:
             raise
         negative, positive = train.names
-        text = f"{error} Here 0 stands for {negative!r}, and 1 for {positive!r}."
-        raise InvalidInputError(text, parameter="classes") from None
+        raise InvalidInputError(
+            f"{error} Here 0 stands for {negative!r}, and 1 for {positive!r}. Most often the cure "
+            f"is --positive {negative}, if the model was trained to call {negative!r} 1.",
+            parameter="classes",
+        ) from None
 
 
 def refit_count(text: str) -> int | None:
@@ -164,16 +168,19 @@ def make_mitigator(model: Any, edit: EditOptions) -> FairIJ:
     same = {name: getattr(edit, name) for name in SAME}
     return FairIJ(
         model,
-        constraints=edit.constraint,
+        constraints=_constraints(edit.constraints),
         damping=_damping(edit.damping),
         search=_search(edit),
         selection=_selection(edit),
-        validation=edit.reuse,
         parameters=_parameters(edit.parameters),
         batch_size=edit.batch_size or "auto",
-        random_state=edit.seed,
         **same,
     )
+
+
+def _constraints(given: list[str] | None) -> Any:
+    named = given or [USUAL]
+    return named[0] if len(named) == 1 else named
 
 
 def _damping(given: list[str] | None) -> Any:
@@ -283,7 +290,7 @@ def write_scores(asked: InfluenceOptions) -> None:
         "settings": str(settings_file),
         "rows": len(frame),
         "positive": int((mitigator.influence_ > 0).sum()),
-        "constraint": asked.edit.constraint,
+        "constraint": asked.edit.gap,
         "gap": float(mitigator.candidates_["gap"].iloc[0]),
         "worst_rows": frame.nsmallest(10, "rank")["row"].tolist(),
         "diagnostics": mitigator.diagnostics_,
@@ -292,7 +299,7 @@ def write_scores(asked: InfluenceOptions) -> None:
         found,
         f"Wrote the scores of {found['rows']} rows to {out}. To first order, dropping any one of "
         f"{found['positive']} of them would lower the smooth "
-        f"{asked.edit.constraint.replace('_', ' ')} gap. The gap is {found['gap']:.4f} on "
+        f"{asked.edit.gap.replace('_', ' ')} gap. The gap is {found['gap']:.4f} on "
         "validation rows. The worst rows: "
         f"{', '.join(map(str, found['worst_rows']))}.",
         as_json=asked.as_json,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from rich.text import Text
 
@@ -49,7 +50,7 @@ def judged(audit: Audit, asked: GateOptions) -> Gate | None:
     )
 
 
-def _limits(option: str, texts: list[str] | None) -> dict[str, float] | None:
+def _limits(option: str, texts: list[str] | None) -> Any:
     """Limits by constraint, from texts such as "equal_opportunity=0.05" or "0.8"."""
     if not texts:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from fairij.cli.rows import Part, check_two_groups, read_part
 from fairij.errors import FairIJError, InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.models import adapt
-from fairij.models.doubts import check_are_logits, doubts, outputs_asked
+from fairij.models.doubts import Outputs, check_are_logits, doubts, outputs_asked
 from fairij.models.labels import (
     class_words,
     decision_of,
@@ -120,7 +120,7 @@ def measured(
     probabilities as well as logits, unless a fit has ``confirmed`` both.
     """
     with model_speaks():
-        editable = adapt(model, outputs=outputs_asked(how.outputs, how.loss))
+        editable = adapt(model, outputs=outputs_asked(cast(Outputs, how.outputs), how.loss))
         z = editable.outputs(part.X)
     _check_rows(part, one_output=z.ndim == 1 and editable.classes is None)
     loss = (editable.loss_name or how.loss) if how.loss == "auto" else how.loss
@@ -135,7 +135,7 @@ def measured(
     weight = None if part.weight is None else torch.as_tensor(part.weight)
     predicted = labels.loss.predict(decision.outputs(z, weight)).cpu().numpy()
     truth = labels.train.cpu().numpy()
-    settings: dict[str, Any] = {"confidence": how.confidence, "random_state": how.seed}
+    settings: dict[str, Any] = {"confidence": how.confidence, "random_state": how.random_state}
     if not labels.loss.is_classification:
         if part.weight is not None:
             raise InvalidInputError("Weights are for classification; leave --weights out.")

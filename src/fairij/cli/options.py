@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fairij.fairness.decisions import TopShare
     from fairij.storage.model_files import ModelFile
 
+USUAL = "demographic_parity"
 CONSTRAINTS, LABEL_CONSTRAINTS = "{constraints}", "{constraints of labels}"  # see `with_names`
 
 
@@ -171,7 +172,7 @@ class MeasureOptions:
     loss: Annotated[str, "squared_error for regression; else auto."] = "auto"
     outputs: Annotated[str, OUTPUTS_HELP] = "auto"
     confidence: Annotated[float, "Level of the intervals."] = 0.95
-    seed: Annotated[int, Option(min=0, help="Seed of the bootstrap.")] = 0
+    random_state: Annotated[int, Option(min=0, help="Seed of every random choice.")] = 0
     threshold: Annotated[str | None, THRESHOLD_HELP] = None
 
     def __post_init__(self) -> None:
@@ -229,7 +230,11 @@ class PageOptions:
 class EditOptions:
     """Settings of `FairIJ`, by the same names."""
 
-    constraint: Annotated[str, f"The gap to lower: {CONSTRAINTS}."] = "demographic_parity"
+    constraints: Annotated[
+        list[str] | None,
+        f"The gap to lower (default: {USUAL}); repeat it to lower several together. One of "
+        f"{CONSTRAINTS}.",
+    ] = None
     budget: Annotated[
         list[str] | None,
         "Change a number of the default choice, the lowest gap that costs little; repeatable. As "
@@ -248,7 +253,7 @@ class EditOptions:
     target_ratio: Annotated[
         float | None,
         "Choose the best accuracy whose ratio is at least this, as in 0.8 (four-fifths rule), with "
-        "--constraint demographic_parity_ratio or another ratio; exit code 3 if it is missed.",
+        "--constraints demographic_parity_ratio or another ratio; exit code 3 if it is missed.",
     ] = None
     slack: Annotated[
         float | None,
@@ -271,7 +276,7 @@ class EditOptions:
     drop: Annotated[str, "fairness, or loss_aware: only rows that also raise the loss."] = (
         "fairness"
     )
-    reuse: Annotated[
+    validation_use: Annotated[
         str, "How validation rows serve gradient and choice: reuse, split or cross_fit."
     ] = "reuse"
     validation_fraction: Annotated[
@@ -305,12 +310,15 @@ class EditOptions:
         str, "Of a black box: linear in the columns, or trees (a few small ones)."
     ] = "linear"
     confidence: Annotated[float, "Level of the intervals."] = 0.95
-    seed: Annotated[
-        int, Option(min=0, help="Seed of every random choice.", rich_help_panel="The edit")
-    ] = 0
+    random_state: Annotated[int, Option(min=0, help="Seed of every random choice.")] = 0
 
     def __post_init__(self) -> None:
         check_choices(self)
+
+    @property
+    def gap(self) -> str:
+        """The constraints by name, as results call them."""
+        return " and ".join(self.constraints or (USUAL,))
 
 
 ModelPath = Annotated[Path, "The model file, or a Hugging Face folder."]
@@ -442,17 +450,17 @@ def check_choice(option: str, value: str, known: Sequence[str]) -> None:
 def choices() -> dict[str, tuple[str, ...]]:
     """The names that options take, from the library's own tables."""
     from fairij.method.curvature import CURVATURES
-    from fairij.method.preparation import Drop, Validation
+    from fairij.method.preparation import Drop, ValidationUse
     from fairij.models.doubts import OUTPUTS
     from fairij.models.losses import LOSSES
 
     return {
-        "constraint": constraints(),
+        "constraints": constraints(),
         "solver": tuple(solvers.NAMES),
         "curvature": tuple(CURVATURES),
         "search": tuple(searches.NAMES),
         "drop": get_args(Drop),
-        "reuse": get_args(Validation),
+        "validation_use": get_args(ValidationUse),
         "loss": ("auto", *LOSSES),
         "outputs": OUTPUTS,
         "correction": ("linear", "trees"),
@@ -463,8 +471,9 @@ def check_choices(options: Any) -> None:
     """Raise unless each option that takes a name has a known one."""
     from fairij.fairness.names import read_as
 
-    for option, known in choices().items():
-        if option == "constraint" and read_as(vars(options).get(option, "")):
-            continue  # also a name that other libraries use
-        if option in vars(options):
-            check_choice(option, vars(options)[option], known)
+    for name, known in choices().items():
+        given = vars(options).get(name)
+        for value in given if isinstance(given, list) else [given]:
+            # a constraint may have the name that other libraries use
+            if value is not None and not (name == "constraints" and read_as(value)):
+                check_choice(name.replace("_", "-"), value, known)

@@ -141,20 +141,35 @@ def _labels(
     both = [label] if predicted is None else [label, predicted]
     is_numeric = all(column.dtype.kind in "iufb" for column in both)
     texts = [column.map(_written) for column in both]
+    _check_same_words(texts, both, columns.classes, path)
     found = sorted(set().union(*(set(text) for text in texts)))
     order = _order(found, columns, is_numeric=is_numeric, path=path, name=str(label.name))
     if order is None:
-        known = set(texts[0])
-        if other := sorted(set(found) - known):
-            raise InvalidInputError(
-                f"Predicted labels must be labels of {label.name!r} in {path}, but {other[0]!r} is "
-                "not among them: name a column of scores by --score."
-            )
         each = [np.asarray(text, dtype=object) for text in texts]
         return each[0], each[1] if predicted is not None else None, None, 1
     coded = [(text == order[1]).to_numpy().astype(np.int64) for text in texts]
     favourable = 1 if columns.positive is None else order.index(columns.positive)
     return coded[0], coded[1] if predicted is not None else None, order, favourable
+
+
+def _check_same_words(
+    texts: list[pd.Series[Any]], columns: list[pd.Series[Any]], given: list[str] | None, path: Path
+) -> None:
+    """Raise if decisions have words that no true label has, unless there are two words in all."""
+    known, said = (sorted(set(text)) for text in (texts[0], texts[-1]))
+    other = [word for word in said if word not in {*known, *(given or ())}]
+    if not other or len({*known, *said}) <= 2:
+        return
+    label, decision = columns[0].name, columns[-1].name
+    raise InvalidInputError(
+        f"Predicted labels must be labels of {label!r} in {path}, {_listed(known)}; but "
+        f"{decision!r} has {_listed(other)}: write the decisions in the words of the labels, or "
+        "name a column of scores by --score."
+    )
+
+
+def _listed(words: list[str]) -> str:
+    return ", ".join(map(repr, words[:4])) + ", ..." * (len(words) > 4)
 
 
 def _order(
@@ -196,8 +211,9 @@ def _order(
     if positive is None:
         raise InvalidInputError(
             f"The labels in {name!r} of {path} are text ({listed[0]!r}, {listed[1]!r}): name the "
-            "favourable one by --positive. Scores are then its chance; if they are that of the "
-            f"other one, add the order too, as in --classes {listed[0]} --classes {listed[1]}."
+            f"favourable one, --positive {listed[0]} or --positive {listed[1]}. Scores are then "
+            "taken for its chance. If they are the chance of the other one, also name both, that "
+            f"one last, as in --classes {listed[0]} --classes {listed[1]}."
         )
     other = listed[1] if listed[0] == positive else listed[0]
     return other, positive

@@ -6,28 +6,53 @@ dataclass becomes one option per field, also if it is inside another dataclass.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperOption
+from typer.models import ArgumentInfo
 
-from fairij.cli.audit_options import GateOptions
+from fairij.cli.audit_options import AuditPageOptions, GateOptions
 from fairij.cli.console import RESULTS
 from fairij.cli.errors import EPILOG, guarded
-from fairij.cli.options import ColumnOptions, EditOptions, ModelOptions, with_names
+from fairij.cli.former import NOTES, in_todays_words, note
+from fairij.cli.options import (
+    ColumnOptions,
+    EditOptions,
+    FitTables,
+    MeasureOptions,
+    ModelOptions,
+    PageOptions,
+    TableOptions,
+    with_names,
+)
 from fairij.cli.trust import GIVEN, RUNNING, check_settings_file
 from fairij.data.memory import set_limit
+from fairij.errors import FairIJWarning
 
+# what most people set, in this order; the help has it first and the rest in boxes
+MOST_SET = (
+    *("model", "score", "prediction", "edit", "table", "train", "validation", "test"),
+    *("label", "sensitive", "positive", "constraints", "accuracy_budget", "target_gap"),
+    *("max_gap", "min_ratio", "page", "out", "random_state", "force", "as_json", "config"),
+)
 PANELS: dict[type | None, str] = {
-    ModelOptions: "The model",
-    ColumnOptions: "Columns",
-    EditOptions: "The edit",
+    EditOptions: "The edit: more settings",
+    MeasureOptions: "What is measured",
     GateOptions: "The gate",
+    PageOptions: "The page",
+    AuditPageOptions: "The page",
+    TableOptions: "Tables",
+    FitTables: "Tables",
+    ColumnOptions: "Columns",
+    ModelOptions: "The model",
 }
 
 
@@ -35,13 +60,17 @@ class Command(TyperCommand):
     """A command that ends every expected failure in one line and an exit code."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        args, replaced = in_todays_words(args, {parameter.name for parameter in self.params})
         ctx.meta[GIVEN] = list(args)
+        ctx.meta[NOTES] = [note(former, name) for former, name in replaced.items()]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         results, running = RESULTS.set(sys.stdout), RUNNING.set(ctx)
         try:
             with guarded(), redirect_stdout(sys.stderr):
+                for text in ctx.meta[NOTES]:
+                    warnings.warn(text, FairIJWarning, stacklevel=2)
                 check_settings_file(ctx)
                 return super().invoke(ctx)
         finally:
@@ -82,9 +111,10 @@ def _spread(function: Callable[..., None]) -> Callable[..., None]:
     """The function with one keyword per option in place of its dataclasses."""
     hints = get_type_hints(function, include_extras=True)
     given = inspect.signature(function).parameters.values()
-    parameters = [
-        option for p in given for option in _options(p.name, hints[p.name], p.default, None)
-    ]
+    parameters = sorted(
+        (option for p in given for option in _options(p.name, hints[p.name], p.default, None)),
+        key=_place,
+    )
 
     def spread(**values: Any) -> None:
         function(
@@ -96,6 +126,18 @@ def _spread(function: Callable[..., None]) -> Callable[..., None]:
     return spread
 
 
+def _place(option: inspect.Parameter) -> int:
+    """Arguments and what most people set come first; the rest by boxes."""
+    text = option.annotation.__metadata__[0]
+    if option.name in MOST_SET:
+        return MOST_SET.index(option.name)
+    if isinstance(text, ArgumentInfo):
+        return -1
+    panels = list(dict.fromkeys(PANELS.values()))
+    panel = text.rich_help_panel
+    return len(MOST_SET) + (1 + panels.index(panel) if panel in panels else 0)
+
+
 def _options(name: str, hint: Any, default: Any, group: Any) -> Iterator[inspect.Parameter]:
     """One parameter, or those of all fields if it is a dataclass."""
     if dataclasses.is_dataclass(hint):
@@ -104,9 +146,13 @@ def _options(name: str, hint: Any, default: Any, group: Any) -> Iterator[inspect
             yield from _options(field.name, inside[field.name], field.default, hint)
         return
     kind, text = hint.__origin__, hint.__metadata__[0]
+    panel = None if name in MOST_SET else PANELS.get(group)
     if isinstance(text, str):
         flag = [f"--{name.replace('_', '-')}"] if kind is bool else []  # without a --no- form
-        text = typer.Option(*flag, help=text, rich_help_panel=PANELS.get(group))
+        text = typer.Option(*flag, help=text, rich_help_panel=panel)
+    elif panel is not None:
+        text = copy.copy(text)
+        text.rich_help_panel = panel
     default = inspect.Parameter.empty if default is dataclasses.MISSING else default
     yield inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, text]

@@ -21,6 +21,7 @@ from fairij.cli.config import (
 from fairij.cli.contents import add_to_contents, is_listed_and_changed
 from fairij.cli.fitting import make_mitigator, read_train
 from fairij.cli.folder import page_holds, probe_of, read_result, write_page
+from fairij.cli.former import renamed_keys
 from fairij.cli.naming import about_of
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables, ModelOptions, PageOptions
 from fairij.cli.outputs import MARK, PAGE, check_file, whole_file
@@ -90,7 +91,7 @@ def _settings(folder: Path, opening: ModelOptions) -> dict[str, Any]:
     try:
         if mark.exists() and not mark.is_file():
             raise InvalidInputError("it is not a file")
-        settings = read_toml(mark)
+        settings = renamed_keys(read_toml(mark))
     except (OSError, InvalidInputError) as error:
         raise InvalidInputError(
             f"{folder} must be a folder as `fairij mitigate` writes it, with {MARK}: {error}"
@@ -101,6 +102,8 @@ def _settings(folder: Path, opening: ModelOptions) -> dict[str, Any]:
         raise InvalidInputError(
             f"{mark} must say {missing[0]!r}, but does not: add it as `fairij mitigate` had it."
         )
+    if isinstance(settings.get("constraints"), str):  # as earlier versions wrote it
+        settings["constraints"] = [settings["constraints"]]
     known = OWN | {name: kind for group in GROUPS for name, kind in get_type_hints(group).items()}
     for key, value in settings.items():
         if key not in known or key in NEVER_FROM_FILE:

@@ -19,7 +19,7 @@ from fairij.data.rows import Columns, n_rows, part_of, speaking_of
 from fairij.data.sparse import check_sparse
 from fairij.errors import InvalidInputError, Notice, SeenRowsWarning
 from fairij.fairness import groups as per_row
-from fairij.fairness.groups import Groups, encode_groups
+from fairij.fairness.groups import Groups, MissingGroups, encode_groups
 
 SEEN_ROWS = (
     "The validation rows are split off `X`. If the model was trained on them too, results measured "
@@ -204,7 +204,7 @@ def data_of(
     validation: tuple[Any, ...],
     split: tuple[float, int],  # the fraction of rows for validation if none are given, a seed
     column: Callable[[Any, Any], Any],  # of X and values: the values of all rows of X
-    missing: str = "error",  # what becomes of rows without a group
+    missing: MissingGroups = "error",  # what becomes of rows without a group
 ) -> Data:
     """Check what the user gave: (X, y, weights, groups), and the same of validation rows."""
     (X, *columns), (X_val, *columns_val) = train, validation
@@ -267,7 +267,7 @@ def _shared(train: tuple[Any, Any], validation: tuple[Any, Any]) -> tuple[Notice
     return () if text is None else (Notice(text, SeenRowsWarning),)
 
 
-def _known_groups(values: Any, rows: int, names: tuple[str, ...], missing: str) -> Groups:
+def _known_groups(values: Any, rows: int, names: tuple[str, ...], missing: MissingGroups) -> Groups:
     """The groups of the training rows, with the codes of the validation rows' groups."""
     groups = encode_groups(values, expected_rows=rows, missing=missing)
     unknown = [name for name in groups.names if name not in names]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 from sklearn.utils import Bunch
@@ -53,7 +54,7 @@ def fetch_acs_public_coverage(
     as_frame: bool = True,
     data_home: PathLike | None = None,
     path: PathLike | Sequence[PathLike] | None = None,
-    race_codes: str = "auto",
+    race_codes: Literal["auto", "census", "zero-based"] = "auto",
     sha256: Mapping[str, str] | None = None,
     download: bool = True,
 ) -> Bunch:

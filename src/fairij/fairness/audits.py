@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairij.errors import InvalidInputError
+from fairij.errors import InvalidInputError, printable
 from fairij.fairness.calibration import calibration_curves
 from fairij.fairness.counted import Interval
 from fairij.fairness.decisions import TopShare
-from fairij.fairness.groups import Groups, encode_groups, numbers
+from fairij.fairness.groups import Groups, MissingGroups, encode_groups, numbers
 from fairij.fairness.intervals import Compared
 from fairij.fairness.labelled import Labelled, label
 from fairij.fairness.missing import small_cells, small_groups, undefined_rates, without_group
@@ -43,7 +43,7 @@ _EMPTY = partial(_frame, {})
 _NO_GROUPS = partial(by_group, {})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """Metrics with intervals that hold in small groups too; see `fairij.fairness.intervals`.
 
@@ -103,6 +103,12 @@ class Audit:
         """The values of ``metrics`` alone, by name."""
         return {str(name): float(value) for name, value in self.metrics["value"].items()}
 
+    def __repr__(self) -> str:
+        """The metrics and the rates of the groups, as tables of text."""
+        together = pd.concat([self.metrics, *(f for f in (self.ratios, self.scores) if len(f))])
+        tables = (together, self.by_group)
+        return printable("\n\n".join(table.to_string(float_format="%.4f") for table in tables))
+
     def _repr_html_(self) -> str:  # for notebooks
         from fairij.report.audit_summary import summary_html
 
@@ -120,7 +126,7 @@ def audit(
     random_state: int | None = 0,
     class_names: Sequence[Any] | None = None,
     pos_label: Any = None,
-    missing_groups: str = "error",
+    missing_groups: MissingGroups = "error",
     scores: Any = None,
     threshold: float | TopShare | None = None,
     attributes: Any = None,
@@ -243,7 +249,7 @@ def audit_regression(
     n_resamples: int = 200,
     confidence: float = 0.95,
     random_state: int | None = 0,
-    missing_groups: str = "error",
+    missing_groups: MissingGroups = "error",
 ) -> Audit:
     """Audit predictions of numbers. Parameters are those of `audit`."""
     check_settings(n_resamples, confidence, random_state)

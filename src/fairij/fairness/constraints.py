@@ -402,6 +402,7 @@ def check_sizes(
         looked_at = f" of each {'predicted ' * of_predicted}label that the constraint looks at"
         raise InvalidInputError(
             "Every group needs at least two validation rows"
+            + (" of a weight above 0" if groups.weight is not None else "")
             + (looked_at if given_label else "")
             + f"; found {_listed(few)}. Add validation rows, merge groups (cut a continuous "
             "attribute into ranges), or choose another constraint."
@@ -437,7 +438,7 @@ def rows_compared(
     asked = {labels for rate in constraint.rates for labels in rate.labels(len(classes))}
     found = {}
     for code, group in enumerate(groups.names):
-        mine = groups.share(code)
+        mine = groups.counted(code)
         for labels in sorted(asked - {whole}, key=lambda labels: (len(labels), labels)):
             names = " or ".join(str(classes[label]) for label in labels)
             found[f"{group} with label {names}"] = int(mine[np.isin(y, labels)].sum())
@@ -453,7 +454,7 @@ def predictions_compared(
     asked = {rate.given for rate in constraint.rates if rate.of_predicted}
     found, compared = {}, [1] if len(classes) == 2 else range(len(classes))
     for code, group in enumerate(groups.names):
-        mine = groups.share(code)
+        mine = groups.counted(code)
         for label in compared:
             own = int(mine[predicted == label].sum())
             if "predicted as the class" in asked:

@@ -17,7 +17,7 @@ from fairij.errors import InvalidInputError
 from fairij.fairness.audits import Audit
 from fairij.fairness.missing import SMALL_CELL
 from fairij.fairness.names import OWN, read_as
-from fairij.fairness.rates import GAPS
+from fairij.fairness.rates import GAPS, ConstraintName
 
 Kind = Literal["gap", "ratio"]
 Outcome = Literal["kept", "broken", "not measured"]
@@ -108,7 +108,7 @@ class Gate:
         }
 
 
-Limits = Mapping[str, float] | float | None
+Limits = Mapping[ConstraintName, float] | float | None
 
 
 def gate(

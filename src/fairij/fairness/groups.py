@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fairij.errors import InvalidInputError
 
-MISSING_GROUPS = ("error", "ignore")
+MissingGroups = Literal["error", "ignore"]
+MISSING_GROUPS = get_args(MissingGroups)
 ROUNDED = 1e-3  # how far the chances of a row may sum beside one
 COLLECTED: dict[str, str] = {  # what is computed only when asked for -> how to ask
     "dask dask_expr": "compute",
@@ -185,6 +186,11 @@ class Groups:
         """Which rows are of this group, ``(N,)``, or how likely each is."""
         return self.codes == code if self.chances is None else self.chances[:, code]
 
+    def counted(self, code: int) -> NDArray[Any]:
+        """The same `share`, without rows of the weight 0."""
+        share = self.share(code)
+        return share if self.weight is None else share * (self.weight > 0)
+
     def membership(self, weight: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """What each row counts for each group, ``(N, slots)``; rows sum to their weights."""
         member = np.zeros((len(self), self.slots))
@@ -237,7 +243,7 @@ def encode_groups(
     sensitive_features: Any,
     *,
     expected_rows: int | None = None,
-    missing: str = "error",
+    missing: MissingGroups = "error",
 ) -> Groups:
     """Number the groups that occur, in sorted order; of several columns, each distinct row.
 
@@ -289,7 +295,7 @@ def _numbered(frame: pd.DataFrame) -> Groups:
 
 
 def as_frame(
-    sensitive_features: Any, *, expected_rows: int | None = None, missing: str = "error"
+    sensitive_features: Any, *, expected_rows: int | None = None, missing: MissingGroups = "error"
 ) -> pd.DataFrame:
     """The sensitive columns; raises if rows are too few or too many, or values are missing."""
     check_in_memory("sensitive_features", sensitive_features)
@@ -354,7 +360,7 @@ class GroupChances:
     def __len__(self) -> int:
         return len(_columns(self.table))
 
-    def groups(self, expected_rows: int | None, missing: str) -> Groups:
+    def groups(self, expected_rows: int | None, missing: MissingGroups) -> Groups:
         """The chances as `Groups`; a row with a missing value has no group, if that is allowed."""
         check_in_memory("sensitive_features", self.table)
         frame = _columns(unwrapped(self.table))

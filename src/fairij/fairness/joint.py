@@ -15,9 +15,10 @@ from torch import Tensor
 from fairij.errors import InvalidInputError
 from fairij.fairness.constraints import Constraint, Surrogate, Uncertainty, get_constraint
 from fairij.fairness.counterfactual import Counterfactual
+from fairij.fairness.rates import ConstraintName
 
 AND = " and "
-Asked = str | Constraint | Surrogate | Counterfactual
+Asked = ConstraintName | Constraint | Surrogate | Counterfactual
 
 
 def constraint_of(asked: Any) -> Constraint:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fairij.errors import InvalidInputError
 from fairij.fairness.counted import Counted
-from fairij.fairness.groups import Groups, encode_groups, relative, vector, weights
+from fairij.fairness.groups import Groups, MissingGroups, encode_groups, relative, vector, weights
 from fairij.fairness.rates import Array, confusion_counts
 
 
@@ -82,7 +82,7 @@ def label(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
-    missing_groups: str = "error",
+    missing_groups: MissingGroups = "error",
 ) -> Labelled:
     """Check and encode what every classification metric takes."""
     truth = vector("y_true", y_true)

@@ -14,7 +14,7 @@ the one of the choice:
 
 What labels alone do not tell, such as the AUC, stays as it was on all rows: a candidate over a
 budget of it is never taken. The candidates are not computed again: if they come from the rows of
-the choice, as with ``validation="reuse"``, the expected gap is too low.
+the choice, as with ``validation_use="reuse"``, the expected gap is too low.
 """
 
 from __future__ import annotations

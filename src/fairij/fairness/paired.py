@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairij.fairness.audits import Audit
-from fairij.fairness.groups import Groups, encode_groups, numbers
+from fairij.fairness.groups import Groups, MissingGroups, encode_groups, numbers
 from fairij.fairness.intervals import wilson
 from fairij.fairness.labelled import Labelled, label
 from fairij.fairness.rates import (
@@ -102,7 +102,7 @@ def paired(
     chances: tuple[Array, Array] | None = None,
     codes: NDArray[np.int64] | None = None,
     sample_weight: Any = None,
-    missing_groups: str = "error",
+    missing_groups: MissingGroups = "error",
 ) -> Paired:
     """Compare class predictions before and after.
 
@@ -145,7 +145,7 @@ def paired_numbers(
     audits: tuple[Audit, Audit],
     *,
     sensitive_features: Any,
-    missing_groups: str = "error",
+    missing_groups: MissingGroups = "error",
 ) -> Paired:
     """Compare predictions of numbers before and after."""
     truth = numbers("y_true", y_true)

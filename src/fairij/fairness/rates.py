@@ -35,6 +35,31 @@ Given = Literal[
 Form = Literal["difference", "ratio", "highest"]
 Method = Literal["between_groups", "to_overall"]
 Aggregate = Literal["worst_case", "mean", "sum"]
+# the names of `GAPS` and `UNCOUNTED`, for type checkers
+ConstraintName = Literal[
+    "demographic_parity",
+    "demographic_parity_sum",
+    "demographic_parity_balanced",
+    "equalized_odds",
+    "equalized_odds_balanced",
+    "equalized_odds_worst_case",
+    "equalized_odds_mean",
+    "equal_opportunity",
+    "predictive_equality",
+    "false_negative_rate_parity",
+    "accuracy_parity",
+    "predictive_parity",
+    "negative_predictive_parity",
+    "demographic_parity_ratio",
+    "equalized_odds_ratio",
+    "equal_opportunity_ratio",
+    "predictive_equality_ratio",
+    "error_rate_parity",
+    "worst_group_error",
+    "mean_prediction",
+    "mean_error",
+    "worst_group_loss",
+]
 
 
 def confusion_counts(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -133,6 +133,7 @@ class Hessian(GGN):
         return None
 
 
+CurvatureName = Literal["ggn", "empirical_fisher", "hessian"]
 CURVATURES: dict[str, type[Curvature]] = {
     kind.name: kind for kind in (GGN, EmpiricalFisher, Hessian)
 }

@@ -35,7 +35,7 @@ from fairij.method.run import Progress, timed
 from fairij.method.selection import measures_of, pareto_front
 from fairij.method.types import Outcome, Ranking, Target, Trial, folds, pools
 from fairij.models.base import Editable
-from fairij.solvers.base import Inverse, Solution, energy_error
+from fairij.solvers.base import Inverse, Solution
 
 AUTO_DAMPING = 1e-2  # of the largest eigenvalue
 
@@ -68,7 +68,7 @@ class Engine:
         pairs = folds(self.validation, self.settings, self.loss, self.n_classes)
         trials, judges, table = self.tried(pairs)
         chooser = Chooser(self.settings.selection, self.loss, self._timed)
-        if self.settings.validation == "cross_fit":
+        if self.settings.validation_use == "cross_fit":
             chosen, judged = chooser.choose(table), self.validation
             trial = trial_at(trials, table["damping"][chosen])
             ranking = self.rank(self.target(judged), trial.inverse)  # now by all the rows
@@ -84,7 +84,7 @@ class Engine:
             if outcome.patterns is not None:
                 outcome.of_scores = judges[0].of_scores(table)
                 outcome.squares = judges[0].squares
-        if not self.settings.search.drops and self.settings.validation != "cross_fit":
+        if not self.settings.search.drops and self.settings.validation_use != "cross_fit":
             outcome.moves = self._all_moves(table, trials)
         return outcome
 
@@ -174,7 +174,7 @@ class Engine:
         s = self.settings
         is_repeatable = (  # the choice, on resamples of the rows
             s.constraint.is_counted(self.loss)
-            and s.validation != "cross_fit"
+            and s.validation_use != "cross_fit"
             and self.n_classes < 256
             and len(rows.y) <= MOST_ROWS
             and rows.groups.chances is None
@@ -285,7 +285,7 @@ class Engine:
             Notice(
                 f"The edit that the parts of the validation rows chose (scale {scale:g}) cannot "
                 "be made with all of them together; the model is returned unchanged. Use "
-                'validation="split" or "reuse", or more damping.'
+                'validation_use="split" or "reuse", or more damping.'
             )
         )
         return Move(torch.zeros_like(self.objective.theta), 0.0)
@@ -301,7 +301,9 @@ class Engine:
         if not math.isnan(move.error) or len(dropped) == 0:
             return move.error
         pull = nested_gradients(self.objective, dropped, [len(dropped)])
-        return float(energy_error(self.curvature, inverse.damping, pull, move.direction)[0])
+        return float(
+            inverse.measured_error(self.curvature, inverse.damping, pull, move.direction)[0]
+        )
 
     def _all_moves(self, table: pd.DataFrame, trials: list[Trial]) -> Tensor:
         nothing = Move(torch.zeros_like(self.objective.theta), 0.0)

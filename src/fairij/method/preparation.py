@@ -56,7 +56,7 @@ OWN_CUT_OFF = (
     "`threshold_`, or compare the probabilities of `estimator_` with `threshold_`."
 )
 Drop = Literal["fairness", "loss_aware"]
-Validation = Literal["reuse", "split", "cross_fit"]
+ValidationUse = Literal["reuse", "split", "cross_fit"]
 
 
 # by parameter: the registry, the protocol, its defaults, and what else may be given
@@ -79,7 +79,7 @@ class Settings:
     search: Search
     selection: Selection
     drop: Drop
-    validation: Validation
+    validation_use: ValidationUse
     split: tuple[float, int]  # the share of rows to split off for validation, and the seed
     holdout_fraction: float
     temperature: float
@@ -126,7 +126,7 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
         search=search,
         selection=rule,
         drop=drop,
-        validation=one_of("validation", asked["validation"], get_args(Validation)),
+        validation_use=one_of("validation_use", asked["validation_use"], get_args(ValidationUse)),
         split=(asked["validation_fraction"], seed),  # checked if rows are split off
         holdout_fraction=number_between(
             "holdout_fraction", asked["holdout_fraction"], 0, 1, including_low=True
@@ -196,7 +196,7 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
     model = editable.linearize(data.X)
     with speaking_of("X_val"):
         model_val = None
-        if settings.validation == "reuse" and settings.holdout_fraction == 0:
+        if settings.validation_use == "reuse" and settings.holdout_fraction == 0:
             model_val = editable.linearize(data.X_val, keep=False)  # for gradient and choice
         z_val = editable.outputs(data.X_val) if model_val is None else model_val.outputs
     loss = settings.loss

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,16 @@ Measures = Mapping[str, Array]
 
 ROUNDING = 1e-9  # 0.8 - 0.1 is a little more than 0.7
 # what may be budgeted, and whether more of it is better
+Measure = Literal[
+    "accuracy",
+    "balanced_accuracy",
+    "auc",
+    "log_loss",
+    "brier",
+    "calibration_error",
+    "r2",
+    "mean_squared_error",
+]
 BUDGETED = {
     "accuracy": True,
     "balanced_accuracy": True,
@@ -150,7 +160,7 @@ class Budget(SelectionDefaults):
     errors: float = 0.5
     rarest_class: float = 0.5
     confidence: float = 0.95
-    prefer: str = "log_loss"
+    prefer: Measure = "log_loss"
 
     def __post_init__(self) -> None:
         for name in (*BUDGETED, "target", "slack", "errors"):
@@ -418,6 +428,7 @@ def pareto_front(gap: Array, performance: Array) -> NDArray[np.bool_]:
     return front
 
 
+RuleName = Literal["budget", "lowest_gap"]
 RULES: dict[str, Selection] = {"budget": Budget(), "lowest_gap": LowestGap()}
 
 

@@ -11,6 +11,7 @@ from fairij.method.group_model import NoChancesError
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.run import Progress, silent, timed
 from fairij.method.search.base import Forms
+from fairij.method.search.reduced import is_linear
 from fairij.method.selection import measures_of
 from fairij.method.types import folds
 from fairij.models.base import KEPT, Editable
@@ -34,6 +35,7 @@ def settled(
         trained_together=editable.trained_together,
         drop=settings.drop,
         runs_model=prepared.objective.model.mode not in KEPT,
+        linear=is_linear(prepared.objective),
     )
     if forms is None:
         return settings, ""
@@ -54,7 +56,7 @@ def _tables(
 ) -> tuple[dict[int, pd.DataFrame], str]:
     """The cross-fitted candidates of each form that can be run, and why another cannot."""
     found, refused, last = dict[int, pd.DataFrame](), "", len(forms.searches) - 1
-    apart, loss = replace(settings, validation="cross_fit"), prepared.labels.loss
+    apart, loss = replace(settings, validation_use="cross_fit"), prepared.labels.loss
     pairs = folds(prepared.validation, apart, loss, len(prepared.labels.classes), PARTS)
     for place, search in enumerate(forms.searches):
         if place == last and not found:

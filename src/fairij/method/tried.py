@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.decisions import Decision
+from fairij.fairness.groups import MissingGroups
 from fairij.fairness.paired import Paired, paired, paired_numbers
 from fairij.models.labels import decision_words, positive_label
 from fairij.models.losses import Loss
@@ -25,7 +26,7 @@ class Reader:
     classes: NDArray[Any]
     confidence: float
     seed: int
-    missing_groups: str = "error"
+    missing_groups: MissingGroups = "error"
 
     @property
     def few(self) -> bool:

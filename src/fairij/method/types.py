@@ -85,20 +85,20 @@ class Outcome:
 def pools(settings: Settings, loss: Loss) -> bool:
     """Whether cross-fitting pools the predictions of five folds; else it averages two halves."""
     can_pool = settings.constraint.is_counted(loss) and not settings.search.stops_early
-    return can_pool and settings.validation == "cross_fit"
+    return can_pool and settings.validation_use == "cross_fit"
 
 
 def folds(
     rows: GroupedRows, settings: Settings, loss: Loss, n_classes: int, parts: int = FOLDS
 ) -> list[tuple[GroupedRows, GroupedRows]]:
     """Pairs of validation rows: what the gradient sees, what candidates are judged on."""
-    if settings.validation == "reuse":
+    if settings.validation_use == "reuse":
         return [(rows, rows)]
     strata = rows.groups.codes.astype(np.int64)
     if loss.is_classification:
         strata = strata * n_classes + rows.y.cpu().numpy().astype(np.int64)
     fold = assigned(strata, parts if pools(settings, loss) else 2, settings.seed)
-    judged = range(fold.max() + 1) if settings.validation == "cross_fit" else (1,)
+    judged = range(fold.max() + 1) if settings.validation_use == "cross_fit" else (1,)
     return [
         (rows.take(np.flatnonzero(fold != f)), rows.take(np.flatnonzero(fold == f))) for f in judged
     ]

@@ -1,12 +1,12 @@
 """Models that are not what they seem: what their outputs say against them.
 
 Outputs may be probabilities where logits are expected, may speak for another label than they are
-taken for, or may say the same of nearly all rows.
+taken for, may say the same of nearly all rows, or may have nothing to do with the labels.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,15 @@ from fairij.models.base import Editable
 from fairij.models.labels import Labels, class_words
 from fairij.models.losses import Loss, get_loss
 
-OUTPUTS = ("auto", "logits", "probabilities")
+Outputs = Literal["auto", "logits", "probabilities"]
+OUTPUTS = get_args(Outputs)
 SURE = 3.3  # standard errors: by chance once in a thousand tables
 FAR = 0.05  # of an area under the ROC curve, or of all rows
 NEARLY_ALL = 0.95  # of the rows
+ENOUGH = 0.1  # how far off chance may be, at most, to say that there is nothing but chance
 
 
-def outputs_asked(outputs: str, loss: str | Loss) -> str:
+def outputs_asked(outputs: Outputs, loss: str | Loss) -> Outputs:
     """What a module's outputs are to be taken for: those of a regression as they are."""
     one_of("outputs", outputs, OUTPUTS)
     own = not isinstance(loss, str)  # the user's loss, on whatever the module returns
@@ -62,7 +64,8 @@ def doubts(
     """What speaks against the model on validation rows.
 
     Outputs that speak for another label are an error, unless the order of the labels is
-    ``confirmed``. A model that predicts one label for nearly all rows is a notice.
+    ``confirmed``. A model that predicts one label for nearly all rows is a notice, and so is one
+    that knows nothing of the labels.
     """
     if not labels.loss.is_classification:
         return []
@@ -90,24 +93,54 @@ def doubts(
             parameter="classes",
         )
     texts = [f"Something is wrong with the model or its labels: {found}"] if found else []
-    return [Notice(text) for text in (*texts, *_constant(truth, predicted, names))]
+    texts += _constant(truth, predicted, names)
+    texts = texts or _unrelated(truth, predicted, z_val, names)
+    return [Notice(text) for text in texts]
 
 
-def _reversed(truth: NDArray[np.int64], z: Tensor, names: list[Any]) -> str | None:
-    """Whether the outputs are clearly higher for the negative label, by the area under the ROC."""
+def _area(truth: NDArray[np.int64], z: Tensor) -> tuple[float, float] | None:
+    """The area under the ROC curve of two labels, and how far chance may take it from one half."""
     n, positive = len(truth), int((truth == 1).sum())
     if positive in (0, n):
         return None
     z = z.detach().double().cpu()
     place = rankdata((z[:, 1] - z[:, 0] if z.ndim == 2 else z).numpy())[truth == 1]
     area = float(place.mean() - (positive + 1) / 2) / (n - positive)
-    by_chance = SURE * ((n + 1) / (12 * positive * (n - positive))) ** 0.5
-    if area >= 0.5 - max(FAR, by_chance):
+    return area, SURE * ((n + 1) / (12 * positive * (n - positive))) ** 0.5
+
+
+def _reversed(truth: NDArray[np.int64], z: Tensor, names: list[Any]) -> str | None:
+    """Whether the outputs are clearly higher for the negative label."""
+    found = _area(truth, z)
+    if found is None or found[0] >= 0.5 - max(FAR, found[1]):
         return None
     return (
-        f"it ranks {names[0]!r} above {names[1]!r} (area under the ROC curve {area:.2f} on the "
+        f"it ranks {names[0]!r} above {names[1]!r} (area under the ROC curve {found[0]:.2f} on the "
         f"rows measured), while its output is taken to speak for {names[1]!r}."
     )
+
+
+def _unrelated(
+    truth: NDArray[np.int64], predicted: NDArray[np.int64], z: Tensor, names: list[Any]
+) -> list[str]:
+    """A sentence if nothing ties the outputs to the labels, on rows enough to tell."""
+    if len(names) == 2:
+        found = _area(truth, z)
+        told = "" if found is None else f"the area under the ROC curve is {found[0]:.2f}"
+        beyond, by_chance = (0.0, 1.0) if found is None else (found[0] - 0.5, found[1])
+    else:
+        shares = (np.bincount(v, minlength=len(names)) / len(v) for v in (truth, predicted))
+        expected, right = float(np.prod(list(shares), axis=0).sum()), np.mean(predicted == truth)
+        told = f"it is right in {right:.0%} of them, and {expected:.0%} would be right by chance"
+        beyond = float(right) - expected
+        by_chance = SURE * (expected * (1 - expected) / len(truth)) ** 0.5
+    if abs(beyond) > by_chance or by_chance > ENOUGH:
+        return []
+    return [
+        f"The model knows no more of the labels of the rows measured than chance: {told}. Labels, "
+        "or columns, may be in another order than the rows, or prepared in another way than for "
+        "training: check them before you read any figure."
+    ]
 
 
 def _exchanged(

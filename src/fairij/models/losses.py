@@ -7,7 +7,7 @@ curvatures here depends on ``y``, so the generalised Gauss-Newton matrix equals 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -241,6 +241,16 @@ class TweedieDeviance:
         return torch.exp(z)
 
 
+LossName = Literal[
+    "binary_cross_entropy",
+    "softmax_cross_entropy",
+    "binary_brier_score",
+    "softmax_brier_score",
+    "squared_error",
+    "poisson_deviance",
+    "tweedie_deviance",
+    "gamma_deviance",
+]
 LOSSES: dict[str, Loss] = {
     loss.name: loss
     for loss in (

@@ -21,7 +21,7 @@ from fairij.report.audit_sections import (
     scores_section,
 )
 from fairij.report.audit_steps import next_steps
-from fairij.report.audit_words import first_words
+from fairij.report.audit_words import LABEL_COLUMN, first_words
 from fairij.report.render import assets, render
 from fairij.storage.checksummed import write_whole
 
@@ -58,7 +58,8 @@ def write_audit(
     title : str, default="Fairness audit"
         The heading of the page.
     facts : mapping, default=None
-        What was measured, as in ``{"model file": "model.txt"}``; it is listed on the page.
+        What was measured, as in ``{"model file": "model.txt"}``; it is listed on the page. The
+        first words take the name of the labels from "column of true labels".
     overwrite : bool, default=False
         Whether an existing file may be replaced.
 
@@ -102,7 +103,7 @@ def _page(audit: Audit, title: str, facts: Mapping[str, Any]) -> str:
         version=__version__,
         date=datetime.now(UTC).date().isoformat(),
         sections=SECTIONS,
-        words=first_words(audit),
+        words=first_words(audit, str(facts.get(LABEL_COLUMN, ""))),
         overall=verdict,
         meaning=SAID[verdict],
         reasons=_reasons(found, verdict),

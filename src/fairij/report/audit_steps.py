@@ -46,7 +46,7 @@ def _about_gaps(audit: Audit) -> Iterator[tuple[str, str, str]]:
             "Make it smaller",
             "If there is no such reason, fairij can lower one of these gaps in the model that you "
             "have, without training it again.",
-            f"fairij mitigate … --constraint {clear[0].constraint}",
+            f"fairij mitigate … --constraints {clear[0].constraint}",
         )
 
 

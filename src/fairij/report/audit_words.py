@@ -8,9 +8,12 @@ from typing import Any
 import pandas as pd
 
 from fairij.fairness import Audit
+from fairij.report.about import About
+from fairij.report.everyday import quoted
 from fairij.report.wording import NOT_DEFINED, listed, measured
 
 FOUR_FIFTHS = 0.8
+LABEL_COLUMN = "column of true labels"  # the fact that names it
 SURE = 0.35  # rates with a wider interval, as of thirty rows, are not spoken of
 
 
@@ -30,11 +33,14 @@ def of_hundred(rate: float) -> str:
     return "fewer than 1 of 1,000" if rate < 0.5 else "more than 999 of 1,000"
 
 
-def first_words(audit: Audit) -> list[str]:
-    """A paragraph or two that can be read aloud to somebody who knows no statistics."""
+def first_words(audit: Audit, column: str = "") -> list[str]:
+    """A paragraph or two that can be read aloud to somebody who knows no statistics.
+
+    ``column`` is the name of the labels, for those that say little alone, such as "yes" or 1.
+    """
     if audit.positive_label is None:
         return [_of_several(audit)]
-    label = f"“{audit.positive_label}”"
+    label = quoted(audit.positive_label, About(label=column))
     rates = audit.by_group["selection_rate"]
     told = [
         _ends_said(audit, rates, f"The model gives the label {label} to"),

@@ -129,8 +129,11 @@ def _ends(rates: dict[str, float], *, short: bool = False) -> str:
         return f"for {a} of 100 {one} and for {b} of 100 {other}"
     a, b = per_hundred(rates[high], rates[low])
     if short:
-        return f"{a} of 100 {high} and {b} of 100 {low}"
-    return f"most often for {high}, {a} of 100, and least often for {low}, {b} of 100"
+        return f"{a} of 100 in the group {high} and {b} of 100 in the group {low}"
+    return (
+        f"most often in the group {high}, for {a} of 100, and least often in the group {low}, for "
+        f"{b} of 100"
+    )
 
 
 def gap_sentences(shown: Comparison, gap: Gap, about: About, *, edited: bool) -> list[str]:
@@ -172,10 +175,10 @@ def _highest(shown: Comparison, rate: str, *, edited: bool) -> str:
     worst, was = max(after, key=lambda g: after[g]), max(before, key=lambda g: before[g])
     a, a0 = per_hundred(after[worst], before[was])
     if not edited:
-        return f"The model is wrong most often for {worst}: for {a} of 100."
+        return f"The model is wrong most often in the group {worst}: for {a} of 100."
     return (
-        f"The model is now wrong most often for {worst}: for {a} of 100. Before, it was for {was}: "
-        f"for {a0} of 100."
+        f"The model is now wrong most often in the group {worst}: for {a} of 100. Before, it was "
+        f"in the group {was}: for {a0} of 100."
     )
 
 

@@ -140,7 +140,7 @@ def are_chances_true(fitted: FairIJ, shown: Comparison) -> list[Check]:
     return [
         Check("Do its chances still come true?", verdict, text).ending(
             "So its scores can be read as before.",
-            f"Calibrate again before you read the scores of {group} as chances.",
+            f"Calibrate again before you read the scores of the group {group} as chances.",
             f"Do not read the scores of {group} as chances.",
         )
     ]

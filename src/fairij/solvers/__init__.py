@@ -3,7 +3,14 @@
 Names are loaded when they are first used, so that the command line can list solvers quickly.
 """
 
+from typing import Literal
+
 from fairij import load_later
+
+# the names, for type checkers
+SolverName = Literal[
+    "cg", "exact", "woodbury", "neumann", "printed_woodfisher", "identity"
+]  # fmt: skip
 
 # the module and the class of each solver; `SOLVERS` has the classes themselves
 NAMES = {

@@ -71,6 +71,10 @@ class InverseDefaults(Protocol):
         """
         return None
 
+    def measured_error(self, curvature: Curvature, damping: float, b: Tensor, x: Tensor) -> Tensor:
+        """The error in energy of each column of ``x``, by a few products with the curvature."""
+        return energy_error(curvature, damping, b, x)
+
 
 class Inverse(InverseDefaults, Protocol):
     """``(H + damping I)^-1``, or an approximation of it."""

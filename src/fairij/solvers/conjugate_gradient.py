@@ -13,7 +13,7 @@ parameters scaled by it (Jacobi's preconditioner).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from fairij.data.checks import number_between, one_of, whole_number
 from fairij.data.rows import processes
 from fairij.errors import NegativeCurvatureError, NotConvergedError
 from fairij.method.curvature import Curvature
-from fairij.solvers.base import Solution, SolverDefaults, check_damping, columns
+from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check_damping, columns
 from fairij.solvers.directions import Directions, Left
 from fairij.solvers.exact import not_positive_definite
 from fairij.solvers.guides import RowSpaceInverse, sampled
@@ -72,8 +72,8 @@ class ConjugateGradient(SolverDefaults):
     tolerance: float = 1e-2
     max_steps: int = 1000
     memory_limit: int = 2**29
-    on_failure: str = "raise"
-    sample_rows: int | str = "auto"
+    on_failure: Literal["raise", "return"] = "raise"
+    sample_rows: int | Literal["auto"] = "auto"
     name = "cg"
 
     def __post_init__(self) -> None:
@@ -119,7 +119,7 @@ class ConjugateGradient(SolverDefaults):
         return ConjugateInverse(loose, sample, damping, guide=own, window=SHORT_WINDOW)
 
 
-class ConjugateInverse:
+class ConjugateInverse(InverseDefaults):
     """Solves with the stored directions, and adds new ones until the tolerance is met."""
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -39,7 +40,7 @@ class Neumann(SolverDefaults):
     """
 
     steps: int = 1000
-    scale: float | str = "power"
+    scale: float | Literal["power"] = "power"
     batch_size: int | None = None
     runs: int = 1
     seed: int = 0

@@ -16,7 +16,14 @@ from torch import Tensor
 from fairij.data.checks import whole_number
 from fairij.errors import SolverError
 from fairij.method.curvature import Curvature
-from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check_damping, columns
+from fairij.solvers.base import (
+    InverseDefaults,
+    Solution,
+    SolverDefaults,
+    check_damping,
+    columns,
+    energy_error,
+)
 
 
 @dataclass(frozen=True)
@@ -91,3 +98,7 @@ class WoodburyInverse(InverseDefaults):
         inner = torch.cholesky_solve((self._G @ scaled).double(), self._factor).to(scaled)
         x = (scaled - (self._G.T @ inner) / shift).reshape(b.shape)
         return Solution.of(x, b, self._curvature, self.damping, steps=1)
+
+    def measured_error(self, curvature: Curvature, damping: float, b: Tensor, x: Tensor) -> Tensor:
+        """Measured on ``checked_rows``, if they were asked for."""
+        return energy_error(self._curvature, damping, b, x)

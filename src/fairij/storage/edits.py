@@ -196,7 +196,7 @@ def edit_of(
             "curvature": outcome.diagnostics["curvature"],
             "temperature": settings.temperature,
             "drop": settings.drop,
-            "validation": settings.validation,
+            "validation": settings.validation_use,
             "search": without_addresses(settings.search),
             "selection": without_addresses(settings.selection),
             "loss": found["loss_"].name,

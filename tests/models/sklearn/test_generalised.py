@@ -103,7 +103,7 @@ def test_the_gap_of_means_falls(kind: str) -> None:
     y_new = 1.0 + rng.poisson(np.exp(0.3 * data.X_new[:, 0] + 0.2 * data.X_new[:, 1]))
     model = GLMS[kind].fit(data.X, y)
     asked: Any = {"constraints": "mean_prediction", "search": "constrained", "verbose": False}
-    fair = FairIJ(model, selection="lowest_gap", validation="reuse", **asked)
+    fair = FairIJ(model, selection="lowest_gap", validation_use="reuse", **asked)
     groups = {"X_val": data.X_new, "y_val": y_new, "sensitive_features_val": data.group_new}
     fair.fit(data.X, y, **groups)
     check_gap_falls(fair)

@@ -101,7 +101,9 @@ def test_each_table_is_prepared_once(validation: str) -> None:
     model = make_pipeline(FunctionTransformer(count), LogisticRegression()).fit(DATA.X, DATA.y)
     seen.clear()
     DATA.fit(
-        FairIJ(model, validation=validation, search=QUICK, selection="lowest_gap", verbose=False)
+        FairIJ(
+            model, validation_use=validation, search=QUICK, selection="lowest_gap", verbose=False
+        )
     )
     trial, train, held = 2, len(DATA.X), len(DATA.X_val)
     parts = {"reuse": [], "split": [held // 2] * 2, "cross_fit": folds(held)}[validation]

@@ -3,7 +3,14 @@
 Names are loaded when they are first used, so that the command line can list searches quickly.
 """
 
+from typing import Literal
+
 from fairij import load_later
+
+# the names, for type checkers
+SearchName = Literal[
+    "auto", "grid", "all_positive", "sequential", "reweight", "path", "constrained"
+]  # fmt: skip
 
 # the module and the class of each search; `SEARCHES` has the classes themselves
 NAMES = {

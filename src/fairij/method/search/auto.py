@@ -10,6 +10,8 @@ from fairij.method.search.base import Account, Forms, Proposal, SearchContext, S
 from fairij.method.search.constrained import Constrained
 from fairij.method.search.dropping import Grid
 
+DIRECTIONS = 30  # in which a tree ensemble is searched, where that is possible
+
 
 @dataclass(frozen=True)
 class Auto(SearchDefaults):
@@ -31,7 +33,9 @@ class Auto(SearchDefaults):
     recomputes_gradient: ClassVar[bool] = True
     closes_other_rows: ClassVar[bool] = True
 
-    def forms(self, *, trained_together: bool, drop: str, runs_model: bool = False) -> Forms:
+    def forms(
+        self, *, trained_together: bool, drop: str, runs_model: bool = False, linear: bool = False
+    ) -> Forms:
         if drop == "loss_aware":
             why = "Rows are dropped, because `drop='loss_aware'` asks for a list of them."
             return Forms((Grid(),), ("dropping rows",), why)
@@ -46,7 +50,11 @@ class Auto(SearchDefaults):
             return Forms((Constrained().quicker if runs_model else Constrained(),), (plain,), why)
         by_chances = "the constrained search with the validation loss and chances of groups"
         held = Constrained(
-            steps=10, chances=True, loss_on="validation", cheapest_first=True, directions=30
+            steps=10,
+            chances=True,
+            loss_on="validation",
+            cheapest_first=True,
+            directions=DIRECTIONS if linear else None,
         )
         searches = (held, Constrained())
         return Forms(searches, (by_chances, plain))

@@ -123,11 +123,14 @@ class SearchDefaults(Protocol):
         """The same with fewer edits, to compare it with other searches."""
         return self
 
-    def forms(self, *, trained_together: bool, drop: str, runs_model: bool = False) -> Forms | None:
+    def forms(
+        self, *, trained_together: bool, drop: str, runs_model: bool = False, linear: bool = False
+    ) -> Forms | None:
         """The searches to compare before one of them is run; None if it is itself one.
 
         ``trained_together``: see `Editable`. ``drop``: the setting of that name. ``runs_model``:
-        whether a product with the curvature runs the whole model.
+        whether a product with the curvature runs the whole model. ``linear``: whether few
+        directions may stand for all, see `reduced`.
         """
         return None
 
@@ -161,6 +164,6 @@ def way_to_zero(scale: float) -> tuple[str, str]:
     """`distance` and `beyond` of an account whose scale 1 is where the gap should be zero."""
     beyond = "Going farther makes up for what the straight-line estimate misses."
     return (
-        f"The edit goes {scale:.0%} of the way to where the gap should be closed.",
+        f"The edit goes {scale:.0%} of the way to a closed gap.",
         beyond if scale > 1 else "",
     )

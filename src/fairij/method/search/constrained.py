@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -40,7 +40,8 @@ from fairij.solvers.base import Inverse
 
 # of FairIJ's damping, which is made for edits of one step; less where the loss is on rows that the
 # model was not trained on, whose curvature is larger
-SHARE = {"training": 0.3, "validation": 0.1}
+LossOn = Literal["training", "validation"]
+SHARE: dict[LossOn, float] = {"training": 0.3, "validation": 0.1}
 PRICE = 10.0  # of a gap in the merit, in units of its multiplier
 FACTOR = 4.0  # by which the extra damping is changed
 HALVINGS = 8  # of a step, before it is given up
@@ -100,7 +101,7 @@ class Constrained(SearchDefaults):
     products: int = 10
     damping: float | None = None
     chances: bool = False
-    loss_on: str = "training"
+    loss_on: LossOn = "training"
     cheapest_first: bool = False
     directions: int | None = None
 
@@ -136,13 +137,13 @@ class Constrained(SearchDefaults):
         return self._length
 
     def account(self, k: int, scale: float, rows: int) -> Account:
-        way = "of the way to where the gap should be closed"
+        way = "of the way to a closed gap"
         return Account(
             f"{MOVES} in small steps, {min(scale, 1.0):.0%} {way}, and keeps its mistakes as small "
             f"as they can be there. {NOT_AGAIN}",
-            "length of the path",
+            "how far the edit goes",
             f"{scale:.0%}",
-            f"{way}; above 100% it stays there and lowers the loss",
+            f"{way}; above 100%: the gap stays closed, and mistakes become fewer",
             way_to_zero(min(scale, 1.0))[0],
         )
 

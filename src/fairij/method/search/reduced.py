@@ -51,10 +51,15 @@ class Table(JacobianDefaults):
         return torch.einsum("nci,nij->cj", values.mT, middle @ values)
 
 
+def is_linear(o: Objective) -> bool:
+    """Whether outputs are linear in the parameters, without a penalty on them."""
+    return o.model.with_outputs(o.model.outputs) is not None and not bool((o.l2 != 0).any())
+
+
 def reduced(context: SearchContext, directions: int) -> tuple[SearchContext, Tensor]:
     """The context with ``c`` in place of ``theta_0 + B c``, and ``B``, ``(D, m)``."""
     o = context.objective
-    if o.model.with_outputs(o.model.outputs) is None or bool((o.l2 != 0).any()):
+    if not is_linear(o):
         raise InvalidInputError(
             "`directions` must be None, unless the model is linear in its parameters and its loss "
             "has no penalty, as that of a tree ensemble in the memory of one process; this one is "

@@ -131,10 +131,10 @@ class Path(SearchDefaults):
         return self._length + self._further
 
     def account(self, k: int, scale: float, rows: int) -> Account:
-        way = "of the way to where the gap should be closed"
+        way = "of the way to a closed gap"
         return Account(
             f"{MOVES} in small steps, {scale:.0%} {way}. {NOT_AGAIN}",
-            "length of the path",
+            "how far the edit goes",
             f"{scale:.0%}",
             way,
             *way_to_zero(scale),

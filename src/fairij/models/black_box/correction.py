@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -17,7 +17,8 @@ from fairij.models.black_box.trees import LARGEST, Tree, grown
 from fairij.models.constant import FeatureJacobian, Jacobian
 from fairij.models.trees.leaves import LeafJacobian
 
-KINDS = ("linear", "trees")
+Kind = Literal["linear", "trees"]
+KINDS = get_args(Kind)
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ class TriggerEditable(TransformersEditable):
     A Jacobian above ``memory_limit`` is not kept; products then use autograd graphs. ``screening``
     says how a search judges its many candidates: "linear" estimates them by the kept Jacobian of
     the validation rows and runs the model for the best one, "exact" runs the model for each. With
-    "linear" and ``validation="cross_fit"`` the model runs only in the final audit.
+    "linear" and ``validation_use="cross_fit"`` the model runs only in the final audit.
     """
 
     def __init__(

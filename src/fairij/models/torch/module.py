@@ -18,11 +18,12 @@ from fairij.data.row_vectors import joined
 from fairij.data.rows import n_rows, parts_of, spread, take_rows, to_tensors
 from fairij.errors import InvalidInputError
 from fairij.models.base import EditableDefaults
+from fairij.models.doubts import Outputs
 from fairij.models.torch.autograd import MODES, JvpMode, saved_bytes, working_mode
 from fairij.models.torch.batches import flatten, mapped, retried, row_shapes, sliced
 from fairij.models.torch.factored import comes_in_factors
 from fairij.models.torch.linearization import PROBE_ROWS, TorchEvaluator, TorchLinearization
-from fairij.models.torch.readings import AsGiven, Outputs, Reading, reading_of
+from fairij.models.torch.readings import AsGiven, Reading, reading_of
 
 FACTOR_ROWS = 4 * PROBE_ROWS  # on which factors are tried
 # batches aim at a graph that stays in a CPU's cache, or fills a GPU

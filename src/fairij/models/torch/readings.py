@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -23,8 +23,8 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from fairij.errors import InvalidInputError
+from fairij.models.doubts import Outputs
 
-Outputs = Literal["auto", "logits", "probabilities"]
 TRIED = 4  # of the last activations of a pass
 
 # by the functions that compute them, with those that layers call

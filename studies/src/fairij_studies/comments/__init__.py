@@ -12,8 +12,9 @@ import pandas as pd
 
 from fairij.language.training import TrainingRecipe
 from fairij_studies.comments.cost import agreement_unit, cost_unit
+from fairij_studies.comments.fear import FEAR, FEAR_OF_ALL, curve_unit, fear_unit
 from fairij_studies.comments.fear import SEEDS as OTHER_SEEDS
-from fairij_studies.comments.fear import curve_unit, fear_unit
+from fairij_studies.comments.fear_models import LORA
 from fairij_studies.comments.heads import STRENGTHS, both_gaps_unit, head_unit
 from fairij_studies.comments.prepared import COMMENTS, ENCODER, make_up, mentions_unit, prepare
 from fairij_studies.comments.t5 import SMALL_T5, pretraining_unit, real_size_unit
@@ -23,6 +24,7 @@ from fairij_studies.driver import Scalar, Study, Unit
 
 HEADS = ("LC", "NC")
 TOKENS = (4, 8, 10)
+TRIED = (*HEADS, "TT=10", LORA)  # on sentences
 SEEDS = range(N_SEEDS)
 TINY = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
 # trained to its best validation loss, to measure the cost
@@ -73,7 +75,8 @@ def whole_units(folder: str) -> list[Unit]:
             for i in IDENTITIES
             for make in (head, both_gaps)
         ),
-        *(fear(folder, kind, s, first[0]) for kind in HEADS for s in OTHER_SEEDS),
+        *(fear(folder, kind, s, first[0]) for kind in TRIED for s in OTHER_SEEDS),
+        *(fear(folder, kind, s, first[0], FEAR_OF_ALL) for kind in HEADS for s in OTHER_SEEDS),
         curve(folder, "LC", OTHER_SEEDS[0], first[0]),
         *(triggers(folder, SMALL_T5, n, seed, first) for n, seed in runs),
         *(triggers(folder, ENCODER, n, seed, first) for n, seed in runs),
@@ -114,10 +117,10 @@ def both_gaps(folder: str, kind: str, seed: int, identity: str) -> Unit:
     return Unit({**plain.key, "surrogate": "both gaps"}, both_gaps_unit, plain.arguments)
 
 
-def fear(folder: str, kind: str, seed: int, identity: str) -> Unit:
-    """Return the unit that tries sentences on every model. Run it on a part of the comments."""
+def fear(folder: str, kind: str, seed: int, identity: str, asked: str = FEAR) -> Unit:
+    """Return the unit that tries sentences on every model. Run `FEAR` on a part of the comments."""
     plain = head(folder, kind, seed, identity)
-    return Unit({**plain.key, "asked": "fear of a word"}, fear_unit, plain.arguments, 5)
+    return Unit({**plain.key, "asked": asked}, fear_unit, plain.arguments, 5)
 
 
 def curve(folder: str, kind: str, seed: int, identity: str) -> Unit:
@@ -191,7 +194,7 @@ def quick_units(folder: str) -> list[Unit]:
             for kind in ("LC", "NC")
         ),
         both_gaps(folder, "LC", 0, first),
-        fear(folder, "LC", 1, first),
+        *(fear(folder, kind, 1, first) for kind in ("LC", LORA)),
         curve(folder, "LC", 1, first),
         *(
             Unit(

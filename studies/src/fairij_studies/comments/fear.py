@@ -1,4 +1,4 @@
-"""Does an edit fear the word? Heads on a part of the comments, with the probe of every model.
+"""Does an edit fear the word? Models of a part of the comments, with the probe of each.
 
 Half of the probe's templates take part in the edits with the identity constraint. The other half
 is what the tables show.
@@ -8,145 +8,87 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fairij import Constrained, FairIJ, Grid
 from fairij.baselines.penalties import HGR, GapReg
 from fairij.language import (
     BalancedAccuracyBudget,
-    features,
     identity_constraint,
     identity_probe,
     load_tokenizer,
     over_represented,
-    tokenise,
     train,
 )
-from fairij.language.batches import run_all
+from fairij.language.batches import TextRows, run_all
 from fairij.language.probe_sentences import KINDS, TEMPLATES
+from fairij_studies.comments.fear_models import plain, reader, recipe_of
 from fairij_studies.comments.heads import (
     CONSTRAINTS,
     HEADS,
     KEPT_BYTES,
-    RECIPES,
     STRENGTHS,
     Plain,
-    facts,
     judged,
     training_arguments,
 )
-from fairij_studies.comments.prepared import ENCODER, MAX_LENGTH, PARTS, Part, comments, encoder
+from fairij_studies.comments.prepared import ENCODER, Part, comments, device
 
+FEAR = "fear of a word"  # on a part of the comments
+FEAR_OF_ALL = f"{FEAR}, all comments"
 WORD = {"muslim": "muslim", "female": "woman", "lgbt": "gay"}  # of the probe
 TAKEN = {kind: some[::2] for kind, some in TEMPLATES.items()}  # take part in edits
 KEPT = {kind: some[1::2] for kind, some in TEMPLATES.items()}  # are only looked at
 BUDGET = 0.01  # of balanced accuracy on validation comments
-CONSTRAINED = Constrained()
+ROWS_DROPPED = {"search": Grid(points=20), "temperature": 3.0}
 SEEDS = range(1, 6)  # seed 0 was looked at while the constraint was made
 POINTS, WORST, WORDS = 300, 500, 15  # of the curve, of the figure's mark, of the list of words
 
 
-@dataclass(frozen=True)
-class Scale:
-    """What standardises vectors: the training comments' mean, and deviation."""
-
-    mean: NDArray[np.float32]
-    deviation: NDArray[np.float32]
-
-    def of(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = ((X - self.mean) / self.deviation).astype(np.float32)
-        return found
-
-
-@cache
-def halves(folder: str) -> tuple[dict[str, NDArray[np.float32]], Scale]:
-    """Return the vectors of each split, by the encoder in bfloat16, and their scale."""
-    model = encoder(folder, ENCODER, "cpu", "bfloat16")
-    kept = Path(folder) / "features"
-    raw = {name: features(comments(folder)[name].tokens, model, cache=kept) for name in PARTS}
-    deviation = raw["train"].std(0)
-    scale = Scale(raw["train"].mean(0), np.where(deviation > 1e-6, deviation, np.inf))
-    return {name: scale.of(X) for name, X in raw.items()}, scale
-
-
-@cache
-def reader(folder: str) -> Callable[[list[str]], torch.Tensor]:
-    """Return what makes vectors of sentences, each of them only once."""
-    known: dict[str, NDArray[np.float32]] = {}
-    scale, tokenizer = halves(folder)[1], load_tokenizer(Path(folder) / ENCODER)
-
-    def vectors(texts: list[str]) -> torch.Tensor:
-        if fresh := [text for text in dict.fromkeys(texts) if text not in known]:
-            tokens = tokenise(fresh, tokenizer, max_length=MAX_LENGTH)
-            model = encoder(folder, ENCODER, "cpu", "bfloat16")
-            known.update(zip(fresh, scale.of(features(tokens, model)), strict=True))
-        return torch.from_numpy(np.stack([known[text] for text in texts]))
-
-    return vectors
-
-
-@lru_cache(maxsize=1)
-def plain(folder: str, head: str, seed: int) -> Plain:
-    rows = {name: torch.from_numpy(X) for name, X in halves(folder)[0].items()}
-    fresh = HEADS[head](rows["train"].shape[1], seed=seed)
-    start = time.perf_counter()
-    given = training_arguments(comments(folder), rows)
-    trained = train(fresh, recipe=RECIPES[head], seed=seed, **given)
-    return Plain(fresh, rows, trained, time.perf_counter() - start)
-
-
-def fear_unit(
-    *, folder: str, head: str, seed: int, identity: str, search: Constrained = CONSTRAINED
-) -> list[dict[str, Any]]:
-    """Run every method on one head, one seed, one identity, and try the sentences on each."""
+def fear_unit(*, folder: str, head: str, seed: int, identity: str) -> list[dict[str, Any]]:
+    """Run every method on one model, one seed, one identity, and try the sentences on each."""
     parts, base = comments(folder), plain(folder, head, seed)
-    read, word = reader(folder), WORD[identity]
-    given: tuple[Any, ...] = parts, base.rows, identity
+    read, word = reader(folder, head), WORD[identity]
+    search = Constrained() if head in HEADS else Constrained().quicker  # as by default
     found = []
 
-    def record(model: Any, about: dict[str, Any]) -> None:
-        found.append({**about, **tried(model, read, word), "rows": len(parts["train"].y)})
+    def record(model: Any, constraint: str, about: dict[str, Any]) -> None:
+        figures = {**judged(model, parts, base.rows, identity), **tried(model, read, word)}
+        found.append({"constraint": constraint, **about, **figures, "rows": len(parts["train"].y)})
 
     for constraint in CONSTRAINTS:
-        erm = facts("erm", constraint, base.seconds)
-        record(base.trained.model, {**erm, **judged(base.trained.model, *given)})
+        record(base.trained.model, constraint, {"method": "erm", "seconds": base.seconds})
         for kind in (GapReg, HGR):
             for strength in STRENGTHS:
                 method = kind(constraint=constraint, strength=strength, seed=seed)
                 start = time.perf_counter()
-                again = train(
-                    base.fresh,
-                    recipe=RECIPES[head],
-                    seed=seed,
-                    penalty=method,
-                    **training_arguments(parts, base.rows, identity),
-                ).model
-                about = facts(method.name, constraint, time.perf_counter() - start)
-                record(again, {**about, "strength": strength, **judged(again, *given)})
-        alone, both = (
-            [constraint],
-            [constraint, identity_constraint(word, prepare=read, templates=TAKEN)],
-        )
+                given = training_arguments(parts, base.rows, identity)
+                recipe = recipe_of(head)
+                again = train(base.fresh, recipe=recipe, seed=seed, penalty=method, **given).model
+                about = {"method": method.name, "seconds": time.perf_counter() - start}
+                record(again, constraint, {**about, "strength": strength})
+        sentences = identity_constraint(word, prepare=read, templates=TAKEN)
         for rule, asked, how, all_groups in (
-            ("grid", alone, {"search": Grid(points=20), "temperature": 3.0}, False),
-            ("constrained", alone, {"search": search}, False),
-            ("constrained, identity", both, {"search": search}, False),
-            ("constrained, identity, all groups", both, {"search": search}, True),
+            ("grid", [constraint], ROWS_DROPPED, False),
+            ("constrained", [constraint], {"search": search}, False),
+            ("constrained, identity", [constraint, sentences], {"search": search}, False),
+            (
+                "constrained, identity, all groups",
+                [constraint, sentences],
+                {"search": search},
+                True,
+            ),
         ):
             start = time.perf_counter()
             fair = fitted(base, asked, parts, identity, how, all_groups=all_groups)
-            about = facts("fair-ij", constraint, time.perf_counter() - start)
+            about = {"method": "fair-ij", "seconds": time.perf_counter() - start, "rule": rule}
             chosen = fair.candidates_.iloc[fair.chosen_]
             gaps = {"validation_gap": float(chosen["gap"]), "scale": float(chosen["scale"])}
-            edited = fair.estimator_
-            record(edited, {**about, "rule": rule, **gaps, **judged(edited, *given)})
+            record(fair.estimator_, constraint, {**about, **gaps})
     return found
 
 
@@ -165,7 +107,7 @@ def fitted(
         base.trained.model,
         constraints=asked,
         selection=BalancedAccuracyBudget(BUDGET),
-        memory_limit=KEPT_BYTES["cpu"],
+        memory_limit=KEPT_BYTES[device()],
         verbose=False,
         **how,
     ).fit(
@@ -178,11 +120,11 @@ def fitted(
     )
 
 
-def tried(model: Any, read: Callable[[list[str]], torch.Tensor], word: str) -> dict[str, float]:
+def tried(model: Any, read: Callable[[list[str]], TextRows], word: str) -> dict[str, float]:
     """Return the shares of sentences called toxic: those that took part, and those kept apart."""
 
     def probabilities(texts: list[str]) -> Any:
-        return torch.sigmoid(run_all(model, read(texts))).double().numpy()
+        return torch.sigmoid(run_all(model, read(texts))).double().cpu().numpy()
 
     found = {}
     for name, templates in (("kept", KEPT), ("taken", TAKEN)):
@@ -199,8 +141,8 @@ def tried(model: Any, read: Callable[[list[str]], torch.Tensor], word: str) -> d
 def curve_unit(*, folder: str, head: str, seed: int, identity: str) -> list[dict[str, Any]]:
     """Score the training comments as in the paper's first figure; the words of the worst ones."""
     parts, base = comments(folder), plain(folder, head, seed)
-    how = {"search": Grid(points=20), "temperature": 3.0}
-    fair = fitted(base, ["demographic_parity"], parts, identity, how, all_groups=False)
+    asked = ["demographic_parity"]
+    fair = fitted(base, asked, parts, identity, ROWS_DROPPED, all_groups=False)
     scores = np.sort(fair.influence_[fair.influence_ > 0])
     places = np.unique(
         np.concatenate([np.linspace(0, len(scores) - 1, POINTS), len(scores) - 1 - np.arange(60)])

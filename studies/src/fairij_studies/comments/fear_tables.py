@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from fairij.language.probe_sentences import KINDS, TEMPLATES
-from fairij_studies.comments.fear import KEPT, WORST
+from fairij_studies.comments.fear import FEAR_OF_ALL, KEPT, WORST
 
 ASKED = "asked"  # a field of these records alone
 RULES = {
@@ -20,7 +20,7 @@ RULES = {
 NAMES = {"erm": "ERM", "gapreg": "GapReg", "hgr": "HGR"}
 HEADING = """## Does an edit fear the word?
 
-The same heads on a part of the comments: all that mention one of the three identities, and 20,000,
+The same models on a part of the comments: all that mention one of the three identities, and 20,000,
 10,000 and 12,000 others for training, validation and testing ({rows:,} training comments in all).
 Vectors are by the encoder in bfloat16. So these figures are not those of the tables above. Seeds 1
 to 5; seed 0 was looked at while the constraint was made, and is not reported.
@@ -31,6 +31,8 @@ sentences" means that the other templates took part in the edit as a constraint:
 not depend on the identity. No sentence that is shown here took part. Edits may lose 0.01 of
 balanced accuracy on validation comments. There are few templates of a kind (5 neutral and 4 kind
 ones), so one sentence more is a fifth or a quarter.
+"""
+OF_ALL = """### The same with all {rows:,} training comments
 """
 CURVE = "influence.svg"
 
@@ -43,16 +45,22 @@ def is_fear(records: pd.DataFrame) -> pd.Series:
 
 
 def fear_section(records: pd.DataFrame) -> str:
-    """Return the tables of every head, and the paragraph on comments."""
-    some = records[records["method"] != "curve"]
-    if some.empty:
+    """Return the tables of every model, first on a part of the comments, then on all of them."""
+    tables = records[records["method"] != "curve"]
+    if tables.empty:
         return ""
     kept, whole = (sum(map(len, part.values())) for part in (KEPT, TEMPLATES))
-    parts = [HEADING.format(rows=int(some["rows"].iloc[0]), tried=kept, templates=whole)]
-    for (model, identity), block in some.groupby(["model", "identity"], sort=False):
-        parts.append(f"### {model}, comments that mention “{identity}”\n")
-        for constraint, short in (("equalized_odds", "EO"), ("demographic_parity", "DP")):
-            parts.append(_table(block[block["constraint"] == constraint], constraint, short))
+    of_all = tables[ASKED] == FEAR_OF_ALL
+    parts = []
+    for heading, some in ((HEADING, tables[~of_all]), (OF_ALL, tables[of_all])):
+        if some.empty:
+            continue
+        rows = int(some["rows"].iloc[0])
+        parts.append(heading.format(rows=rows, tried=kept, templates=whole))
+        for (model, identity), block in some.groupby(["model", "identity"], sort=False):
+            parts.append(f"### {model}, comments that mention “{identity}”\n")
+            for constraint, short in (("equalized_odds", "EO"), ("demographic_parity", "DP")):
+                parts.append(_table(block[block["constraint"] == constraint], constraint, short))
     return "\n".join(parts)
 
 

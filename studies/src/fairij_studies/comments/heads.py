@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from fairij import FairIJ, Grid, LowestGap, SharedConjugateGradient
+from fairij.baselines.base import Stratified
 from fairij.baselines.in_processing import InProcessing
 from fairij.baselines.penalties import HGR, GapReg
 from fairij.language import BalancedAccuracyBudget, linear_head, nonlinear_head
@@ -21,11 +22,11 @@ from fairij.language.batches import on_device, run_all
 from fairij.language.features import features, standardised
 from fairij.language.training import Trained, TrainingRecipe, train
 from fairij.method.selection import measures_of
-from fairij.solvers import Solver
+from fairij.solvers import Solver, SolverName
 from fairij_studies.comments.measured import measured
 from fairij_studies.comments.prepared import ENCODER, PARTS, Part, comments, device, encoder
 
-CONSTRAINTS = ("equalized_odds", "demographic_parity")
+CONSTRAINTS: tuple[Stratified, ...] = ("equalized_odds", "demographic_parity")
 STRENGTHS = (0.2, 1.0)
 HEADS = {"LC": linear_head, "NC": nonlinear_head}
 RECIPES = {
@@ -207,14 +208,14 @@ def edited(
 
 def fitted(
     model: Any,
-    constraint: str,
+    constraint: Any,
     parts: dict[str, Part],
     rows: Any,
     identity: str,
     *,
     budget: float | None,
     dampings: tuple[float, ...] = DAMPINGS,
-    solver: str | Solver = "cg",
+    solver: SolverName | Solver = "cg",
     search: Grid = Grid(points=20),  # noqa: B008 - a frozen value
 ) -> FairIJ:
     """Fit Fair-IJ. Without a budget it uses the paper's rule, the lowest validation gap."""

@@ -84,6 +84,9 @@ python -m fairij_studies.comments run                              # everything,
 python -m fairij_studies.comments prepare --prepared part --others 20000 10000 12000
 python -m fairij_studies.comments run --prepared part --only model=LC "asked=fear of a word" \\
     "asked=which comments"
+python -m fairij_studies.comments run --prepared part --only model=NC model=TT=10 model=LoRA \\
+    "asked=fear of a word" --processes 8                           # side by side on one GPU
+python -m fairij_studies.comments run --only "asked=fear of a word, all comments"
 fairij reproduce comments --quick                                  # made-up comments, on a CPU
 ```
 A run continues where it stopped. Most units here ran side by side, so the seconds in their records

@@ -67,8 +67,9 @@ def edited(base: Base, constraint: str, *, search: str, both: bool = False) -> l
     if search == "auto" and not both:
         rules[DEFAULT_RULE] = Budget()
     records, fair, seconds = list[Record](), None, 0.0
+    looks_at_rule = search == "auto" and base.case.model == LIGHTGBM  # two forms are compared
     for name, rule in rules.items():
-        if fair is None or search == "auto" or fair.moves_ is None:  # "auto" looks at the rule
+        if fair is None or looks_at_rule or fair.moves_ is None:
             start = time.perf_counter()
             fair = _fitted(base, constraint, rule, search=search, both=both)
             seconds = time.perf_counter() - start
@@ -85,7 +86,7 @@ def edited(base: Base, constraint: str, *, search: str, both: bool = False) -> l
     return records
 
 
-def _fitted(base: Base, constraint: str, rule: Selection, *, search: str, both: bool) -> FairIJ:
+def _fitted(base: Base, constraint: Any, rule: Selection, *, search: Any, both: bool) -> FairIJ:
     train, validation, _ = base.splits
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairIJWarning)

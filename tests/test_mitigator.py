@@ -926,7 +926,7 @@ class Noisy(nn.Module):
         return self.body(X)
 
 
-@pytest.mark.filterwarnings("ignore:The solver:fairij.errors.FairIJWarning")
+@pytest.mark.filterwarnings("ignore:The (solver|model knows):fairij.errors.FairIJWarning")
 @pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
 def test_the_estimator_is_left_alone_bit_for_bit(data: Problem) -> None:
     module = Noisy().train()

@@ -817,7 +817,7 @@ def test_a_group_of_two_survives_a_split() -> None:
 
 def test_a_model_far_from_its_minimum() -> None:
     module = mlp()  # as it was initialised, so it knows nothing of the labels either
-    with pytest.warns(NotStationaryWarning) as caught:
+    with pytest.warns(FairIJWarning) as caught:
         model = fair(module, random_state=1).fit(
             DATA.X,
             DATA.y,
@@ -841,6 +841,7 @@ def test_a_model_far_from_its_minimum() -> None:
         f"{model.diagnostics_['drift']:+.4f}",
         "training the model further would make it a better one",
     )
+    assert moving.category is NotStationaryWarning
     assert moving.filename == __file__
     says(str(unrelated.message), "The model knows no more of the labels")
 

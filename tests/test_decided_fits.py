@@ -64,7 +64,7 @@ def test_gaps_are_fairlearns_of_the_decisions(
     assert np.array_equal(predicted == (1 if pos_label is None else 0), decisions == 1)
     first, chosen = fair.candidates_["gap"].iloc[[0, fair.chosen_]]
     assert gap < first
-    if fair.validation_use == "reuse":  # else each fold is judged alone, with a top share of its own
+    if fair.validation_use == "reuse":  # else each fold is judged alone, by its own top share
         assert first == pytest.approx(fair.before_[f"{constraint}_difference"], abs=1e-12)
         assert chosen == pytest.approx(gap, abs=1e-12)
         assert 0 < fair.honest_gap_.expected < first

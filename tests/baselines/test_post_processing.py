@@ -342,3 +342,14 @@ def test_exponentiated_gradient_trains_the_network(trial: Any) -> None:
         for tolerance in (0.5, 0.02)
     ]
     assert gaps[1] < 0.5 * gaps[0]
+
+
+def test_tolerances_can_share_a_model_of_the_group(trial: Any) -> None:
+    model, train, validation = trial.model, trial.train, trial.validation
+    shared = GroupModel.fit("equalized_odds", train, 2)
+    for tolerance in (0.0, 0.1):
+        given: dict[str, Any] = {"constraint": "equalized_odds", "tolerance": tolerance}
+        alone = LinearPost(**given).fit(model, train, validation)
+        sharing = LinearPost(**given, learner=shared).fit(model, train, validation)
+        for part in (trial.test, validation, trial.test):  # also when it is seen again
+            assert np.array_equal(alone.scores(part.X, None), sharing.scores(part.X, None))

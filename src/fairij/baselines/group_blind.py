@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,16 +28,23 @@ from fairij.baselines.base import (
 from fairij.data.checks import number_between
 from fairij.datasets.splits import Split
 from fairij.errors import FairIJError
+from fairij.models.recent import Recent
 
 Chances = Callable[[Any], tuple[Array, Array]]  # ``P(y=1|x)`` (N,) and ``P(s, y|x)`` (K, N, G)
 
 
 @dataclass(frozen=True)
 class GroupModel:
-    """``P(s | x)``, or ``P(s | x, y)`` by one classifier for each true label of interest."""
+    """``P(s | x)``, or ``P(s | x, y)`` by one classifier for each true label of interest.
+
+    It keeps what it said of the last tables, so that several tolerances can share it.
+    """
 
     strata: tuple[int | None, ...]
     classifiers: tuple[Any, ...]
+    _said: Recent[list[Array]] = field(
+        default_factory=Recent, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def fit(cls, constraint: str, train: Split, n_groups: int, learner: Any = None) -> GroupModel:
@@ -54,9 +61,10 @@ class GroupModel:
         y_k is the k-th true label of interest. For parity there is none: ``P(s = g | x)``.
         """
         chances = {None: np.ones(len(positive)), 1: positive, 0: 1 - positive}
+        said = self._said.get(X, lambda: [c.predict_proba(np.asarray(X)) for c in self.classifiers])
         joint = [
-            classifier.predict_proba(np.asarray(X)) * chances[truth][:, None]
-            for truth, classifier in zip(self.strata, self.classifiers, strict=True)
+            groups * chances[truth][:, None]
+            for truth, groups in zip(self.strata, said, strict=True)
         ]
         return np.stack(joint).astype(np.float64)
 
@@ -73,8 +81,9 @@ class GroupBlind(Baseline):
         How far they may differ, in expectation over the estimated probabilities.
     recalibrate : bool, default=False (True for FST)
         Recalibrate the model's scores first, by isotonic regression on the validation labels.
-    learner : scikit-learn classifier, optional
-        Classifier for the group. Logistic regression if None.
+    learner : scikit-learn classifier or GroupModel, optional
+        Classifier for the group. Logistic regression if None. A `GroupModel` is used as it is, so
+        that several tolerances share one.
     """
 
     constraint: Stratified = "demographic_parity"
@@ -90,8 +99,10 @@ class GroupBlind(Baseline):
 
     def chances(self, model: Any, train: Split, validation: Split) -> Chances:
         """Learn groups from training rows and the curve from validation rows."""
-        n_groups = count_groups(train, validation)
-        groups = GroupModel.fit(self.constraint, train, n_groups, self.learner)
+        groups = self.learner
+        if not isinstance(groups, GroupModel):
+            n_groups = count_groups(train, validation)
+            groups = GroupModel.fit(self.constraint, train, n_groups, self.learner)
         curve = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
         if self.recalibrate:
             scores = positive_scores(model, validation.X)

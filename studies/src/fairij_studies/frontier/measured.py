@@ -139,6 +139,13 @@ def group_learner() -> Any:
     return HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=7, random_state=0)
 
 
+@lru_cache(maxsize=4)
+def group_model(case: Case, constraint: str) -> GroupModel:
+    """The model of the group that all tolerances of a method share."""
+    splits = base_of(case).splits
+    return GroupModel.fit(constraint, splits.train, len(splits.groups), group_learner())
+
+
 def keep_scores(base: Base) -> None:
     """Keep what a method needs that runs in an environment of its own: scores, labels and groups.
 
@@ -147,9 +154,8 @@ def keep_scores(base: Base) -> None:
     path = scores_path(base.case)
     if path.exists():
         return
-    train, validation, test = base.splits
-    n_groups = len(base.splits.groups)
-    groups = GroupModel.fit("demographic_parity", train, n_groups, group_learner())
+    _, validation, test = base.splits
+    groups = group_model(base.case, "demographic_parity")
     kept: dict[str, NDArray[Any]] = {}
     for name, part in (("validation", validation), ("test", test)):
         positive = positive_scores(base.model, part.X)

@@ -30,7 +30,7 @@ from fairij_studies.frontier.measured import (
     Record,
     as_predictor,
     base_of,
-    group_learner,
+    group_model,
     keep_scores,
     of_predictor,
     within,
@@ -127,13 +127,13 @@ def swept(
 ) -> list[Record]:
     """A baseline at every value; the model as it was trained may be chosen too.
 
-    A setting that is a function gets the base model.
+    A setting that is a function gets the base model and the constraint.
     """
     before = as_predictor(base, base.model)
     tried: list[tuple[float | None, Predictor]] = [(None, before)]
     start = time.perf_counter()
     for value in values:
-        given = {key: make(base) if callable(make) else make for key, make in settings.items()}
+        given = {k: v(base, constraint) if callable(v) else v for k, v in settings.items()}
         method = make_baseline(
             name, constraint=constraint, value=value, seed=base.case.seed, **given
         )
@@ -161,15 +161,15 @@ def _every(*values: float) -> Sweep:
     return dict.fromkeys(("demographic_parity", "equalized_odds", "equal_opportunity"), values)
 
 
-def _untrained(base: Base) -> Any:
+def _untrained(base: Base, constraint: str) -> Any:
     return clone(base.model)
 
 
-def _learner(base: Base) -> Any:
-    return group_learner()
+def _learner(base: Base, constraint: str) -> Any:
+    return group_model(base.case, constraint)
 
 
-def _recipe(base: Base) -> Recipe:
+def _recipe(base: Base, constraint: str) -> Recipe:
     return Recipe(epochs=base.case.epochs, checkpoint="objective")
 
 

@@ -85,12 +85,12 @@ def base_of(case: Case) -> Base:
     if case.rows is not None:
         train, validation, test = (first_rows(part, case.rows) for part in splits)
         splits = replace(splits, train=train, validation=validation, test=test)
-    start = time.perf_counter()
+    start = time.process_time()
     if case.model == NETWORK:
         model: Any = base_model(splits, case.seed, case.epochs, Path(case.source.cache))
     else:
         model = make_model(case.model, case.title).fit(splits.train.X, splits.train.y)
-    return Base(case, splits, model, time.perf_counter() - start)
+    return Base(case, splits, model, time.process_time() - start)
 
 
 def trained(case: Case) -> list[Record]:

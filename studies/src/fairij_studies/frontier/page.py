@@ -131,7 +131,7 @@ def _methods(records: pd.DataFrame) -> str:
             )
         )
     header = ("method", "models", "needs the group at prediction", "of training rows")
-    return table((*header, "trains again", "random predictions", "seeds", "seconds"), rows)
+    return table((*header, "trains again", "random predictions", "seeds", "CPU seconds"), rows)
 
 
 def _answer(rule: str, verdict: pd.DataFrame) -> str:

@@ -28,7 +28,7 @@ from fairij_studies.trees.data import ADULT, COVERAGE_SAMPLE, Places, load_split
 from fairij_studies.trees.models import LIGHTGBM, make_model
 from sklearn.metrics import log_loss, roc_auc_score
 
-from fairij import AccuracyBudget, Budget, Constrained, FairIJ, __version__, adapt
+from fairij import AccuracyBudget, Auto, Budget, FairIJ, __version__, adapt
 from fairij.baselines import LinearPost
 from fairij.baselines.base import TOLERANCES
 from fairij.datasets import Split, Splits
@@ -43,10 +43,11 @@ RULES: dict[str, Any] = {
     "accuracy 0.02": AccuracyBudget(0.02),
     "accuracy 0.03": AccuracyBudget(0.03),
 }
+TRIED = Auto().forms(trained_together=False, drop="all", linear=True).searches  # by "auto"
 FORMS: dict[str, Any] = {
     "path": "path",
-    "training loss": Constrained(),
-    "chances, validation loss": Constrained(newton=1, chances=True, loss_on="validation"),
+    "training loss": TRIED[1],
+    "chances, validation loss": TRIED[0],
 }
 SHOWN = ("accuracy", "gap", "auc", "brier", "validation_gap", "seconds", "training")
 

@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import time
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -49,6 +50,7 @@ FORMS: dict[str, Any] = {
     "training loss": TRIED[1],
     "chances, validation loss": TRIED[0],
 }
+AUTO, RIVAL = "auto", "LinearPost"
 SHOWN = ("accuracy", "gap", "auc", "brier", "validation_gap", "seconds", "training")
 
 
@@ -77,12 +79,16 @@ def fitted(model: Any, splits: Splits, search: Any, rule: Any, constraint: str) 
     )
 
 
-def of_searches(model: Any, splits: Splits, constraint: str) -> list[dict[str, Any]]:
+def of_searches(
+    model: Any, splits: Splits, constraint: str, forms: Sequence[str]
+) -> list[dict[str, Any]]:
     """Each form by each rule; "auto" looks at the rule, so it is run for each of them."""
     editable, records = adapt(model), list[dict[str, Any]]()
     asked = [(form, search, None) for form, search in FORMS.items()]
-    asked += [("auto", "auto", rule) for rule in RULES]
+    asked += [(AUTO, AUTO, rule) for rule in RULES]
     for form, search, only in asked:
+        if form not in forms:
+            continue
         start = time.process_time()
         fair = fitted(model, splits, search, RULES[only or "default"], constraint)
         seconds, table = time.process_time() - start, fair.candidates_
@@ -92,7 +98,7 @@ def of_searches(model: Any, splits: Splits, constraint: str) -> list[dict[str, A
             p = torch.sigmoid(editable.outputs(splits.test.X, theta)).numpy()
             about = {"form": form, "rule": name, "seconds": seconds}
             about |= {"validation_gap": float(table["gap"][place])}
-            if form == "auto":
+            if form == AUTO:
                 about |= {"took_chances": bool(fair.search_.chances)}
             records.append(about | measured(p, splits.test, constraint))
     return records
@@ -112,12 +118,14 @@ def of_rival(model: Any, splits: Splits, constraint: str) -> list[dict[str, Any]
         least = max(seen["accuracy"] for seen, _ in found[:1]) - rule.budget
         able = [pair for pair in found if pair[0]["accuracy"] >= least]
         seen, unseen = min(able, key=lambda pair: pair[0]["gap"])
-        about = {"form": "LinearPost", "rule": name, "seconds": seconds}
+        about = {"form": RIVAL, "rule": name, "seconds": seconds}
         records.append(about | {"validation_gap": seen["gap"]} | unseen)
     return records
 
 
-def run(unit: tuple[str, int, str], coverage: str | None) -> list[dict[str, Any]]:
+def run(
+    unit: tuple[str, int, str], coverage: str | None, forms: Sequence[str]
+) -> list[dict[str, Any]]:
     """All forms of one table, seed and constraint."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -128,7 +136,9 @@ def run(unit: tuple[str, int, str], coverage: str | None) -> list[dict[str, Any]
     training = time.process_time() - start
     before = measured(model.predict_proba(splits.test.X)[:, 1], splits.test, constraint)
     records = [{"form": "as trained", "rule": "none", "seconds": training} | before]
-    records += of_searches(model, splits, constraint) + of_rival(model, splits, constraint)
+    records += of_searches(model, splits, constraint, forms)
+    if RIVAL in forms:
+        records += of_rival(model, splits, constraint)
     key = {"table": table, "seed": seed, "constraint": constraint, "training": training}
     return [key | record for record in records]
 
@@ -159,6 +169,8 @@ def main() -> None:
     parser.add_argument("--workers", default=1, type=int)
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
     parser.add_argument("--constraints", nargs="+", default=list(CONSTRAINTS))
+    choices = (*FORMS, AUTO, RIVAL)
+    parser.add_argument("--forms", nargs="+", default=list(choices), choices=choices)
     parser.add_argument("--out", default=str(RESULTS))
     asked = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # of the processes that start from here
@@ -166,7 +178,7 @@ def main() -> None:
     units = list(product(asked.tables, asked.seeds, asked.constraints))
     context, records = multiprocessing.get_context("spawn"), list[dict[str, Any]]()
     with ProcessPoolExecutor(min(asked.workers, len(units)), mp_context=context) as pool:
-        for future in [pool.submit(run, unit, asked.coverage) for unit in units]:
+        for future in [pool.submit(run, unit, asked.coverage, asked.forms) for unit in units]:
             records += future.result()
     about = {"version": __version__, "code": code_hash(), "torch": torch.__version__}
     Path(asked.out).write_text(json.dumps({**about, "records": records}, indent=1) + "\n")

@@ -19,7 +19,7 @@ from pathlib import Path
 from fairij import __version__
 from fairij_studies.driver import unit_records
 from fairij_studies.frontier import SEEDS, bunch, draw, make_study
-from fairij_studies.frontier.measured import NETWORK, trained
+from fairij_studies.frontier.measured import MODELS, NETWORK, trained
 from fairij_studies.frontier.methods import METHODS
 from fairij_studies.frontier.tables import Source, pack, slug
 from fairij_studies.provenance import code_hash
@@ -59,6 +59,8 @@ def run_units(asked: argparse.Namespace) -> None:
         for unit in study.units(False)
         if unit.key["seed"] in asked.seeds
         and unit.key["method"] in asked.methods
+        and unit.key["model"] in asked.models
+        and (asked.tables is None or slug(str(unit.key["data"])) in asked.tables)
         and identity(unit.key) not in done
     ]
     print(f"{__version__} {code_hash()}: {len(units)} units", flush=True)
@@ -116,6 +118,8 @@ def parsed() -> argparse.Namespace:
     running.add_argument("--processes", type=int, default=os.cpu_count())
     running.add_argument("--seeds", type=numbers, default=SEEDS, help="such as 110-114")
     running.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    running.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
+    running.add_argument("--tables", nargs="+", help="names of the packed files, without .npz")
     running.add_argument("--done", nargs="*", type=Path, default=[], help="folders with records")
     merging = steps.add_parser("merge")
     merging.add_argument("study", type=Path)

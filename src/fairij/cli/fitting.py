@@ -69,7 +69,7 @@ def fit(
     mitigator.set_params(**settings)
     tables, columns = asked.tables, asked.columns
     train = read_train(tables, columns, file)
-    mitigator.set_params(classes=train.classes)
+    mitigator.set_params(classes=train.classes, pos_label=train.pos_label)
     X, y, weight, groups = shared_out(train.X, train.y, train.weight, train.groups)
     given: dict[str, Any] = {"sensitive_features": groups}
     validation = None
@@ -156,7 +156,7 @@ def read_train(tables: FitTables, columns: ColumnOptions, file: ModelFile) -> Pa
 def _name_classes(mitigator: FairIJ, train: Part) -> None:
     """Name the classes as the table does, if they were given as 0 and 1."""
     mitigator.classes_ = train.named(mitigator.classes_)
-    label = positive_label(mitigator.classes_)
+    label = positive_label(mitigator.classes_, mitigator.decisions_[0])
     for name in ("before_", "after_", "holdout_before_", "holdout_after_"):
         audit = getattr(mitigator, name)
         if audit is not None:

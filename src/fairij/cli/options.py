@@ -148,6 +148,11 @@ class ColumnOptions:
         "`influence` and `mitigate` the training rows only.",
     ] = None
     positive: Annotated[str | None, "The label that counts as 1; all others count as 0."] = None
+    pos_label: Annotated[
+        str | None,
+        "The favourable one of two labels: all rates are about it. Default: the one that counts "
+        "as 1.",
+    ] = None
     classes: Annotated[
         list[str] | None,
         "The labels in the order of the model's outputs, the negative of two first; repeat it. "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ class Part:
     is_text: bool = False  # the one feature
     classes: list[Any] | None = None  # as ``y`` has them, if their order was given
     others: pd.DataFrame | None = None  # further columns that were asked for
+    pos_label: Any = None  # the favourable label as ``y`` has it, if it was named
 
     def __len__(self) -> int:
         return len(self.y)
@@ -108,6 +110,7 @@ def read_part(
         file.takes_text,
         classes,
         frame[list(others)] if others else None,
+        _favourable(columns, y, words, path),
     )
 
 
@@ -317,6 +320,28 @@ def _known(file: ModelFile) -> list[str] | None:
     return None if classes is None else [str(name) for name in classes.tolist()]
 
 
+def _favourable(columns: ColumnOptions, y: NDArray[Any], words: Words, path: Path) -> Any:
+    """The label of --pos-label as ``y`` has it; None if it is not given."""
+    if columns.pos_label is None:
+        return None
+    values = y[np.sort(np.unique(y, return_index=True)[1])].tolist()
+    known = {str(word): code for code, word in enumerate(words)} if words else {}
+    known = known or {str(written(value)): value for value in values}
+    if columns.pos_label not in known:
+        raise InvalidInputError(
+            f"--pos-label {columns.pos_label} is no value of {columns.label!r} in {path}; found: "
+            f"{', '.join(list(known)[:8])}."
+        )
+    return known[columns.pos_label]
+
+
+def written(value: Any) -> str:
+    """A label as people write it: 1.0 and True as 1."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def _check_is_the_models(positive: str, known: list[str]) -> None:
     if len(known) != 2:
         raise InvalidInputError(
@@ -326,5 +351,5 @@ def _check_is_the_models(positive: str, known: list[str]) -> None:
     if positive != known[1]:
         raise InvalidInputError(
             f"The model was trained with {known[1]!r} as the positive label, not {positive!r}: "
-            "leave --positive out."
+            f"leave --positive out. For rates about {positive!r} say --pos-label {quote(positive)}."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,54 @@ from fairij.cli.options import ColumnOptions
 from fairij.cli.streams import open_table
 from fairij.data.sources import READ_ROWS, Source
 from fairij.errors import InvalidInputError
-from fairij.fairness.groups import encode_groups
+from fairij.fairness.groups import (
+    GroupChances,
+    Groups,
+    MissingGroups,
+    encode_groups,
+    relative,
+)
+from fairij.fairness.views import cells_of, collapsed
 from fairij.models import adapt
 from fairij.storage.model_files import ModelFile
 from fairij.storage.model_files.columns import check_categories
 from fairij.storage.tables import require_columns
 
 Words = tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How sensitive columns make groups."""
+
+    missing: MissingGroups = "error"
+    chances: bool = False
+    marginals: bool = False
+    control: pd.DataFrame | None = None
+
+    def of(self, sensitive: pd.DataFrame) -> Groups:
+        """The groups of these columns."""
+        return cells_of(
+            self.given(sensitive),
+            missing=self.missing,
+            control_features=self.control,
+            marginals=self.marginals,
+        )
+
+    def given(self, sensitive: Any) -> Any:
+        """The columns as `FairIJ` takes them."""
+        return GroupChances(sensitive) if self.chances else sensitive
+
+
+def grouping_of(columns: ColumnOptions, frame: pd.DataFrame, path: Path) -> Grouping:
+    """How the sensitive columns of a table make groups; the frame has the columns of strata."""
+    control = None
+    if columns.control:
+        control = frame[list(dict.fromkeys(columns.control))]
+        for name in control.columns:
+            check_missing(control[name], path, "a column of strata")
+    missing: MissingGroups = "ignore" if columns.missing_groups == "ignore" else "error"
+    return Grouping(missing, columns.group_chances, columns.marginals, control)
 
 
 @dataclass(frozen=True)
@@ -38,6 +80,20 @@ class Part:
     is_text: bool = False  # the one feature
     classes: list[Any] | None = None  # as ``y`` has them, if their order was given
     others: pd.DataFrame | None = None  # further columns that were asked for
+    favourable: Any = None  # as ``y`` has it; None: the second of two labels
+    grouping: Grouping | None = None
+    identifier: NDArray[Any] | None = None
+
+    @cached_property
+    def compared(self) -> Groups:
+        """The groups as gaps are measured between them; rows count by their weights, if any."""
+        assert self.groups is not None
+        return (self.grouping or Grouping()).of(self.groups)
+
+    @property
+    def weighed(self) -> Groups:
+        """The same, of rows that count by their weights in all that is measured."""
+        return self.compared.weighted(relative(self.weight))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -71,8 +127,13 @@ def read_part(
     with_weights: bool = True,
     stream: bool = False,
     others: Sequence[str] = (),
+    measured_by: str | None = None,
+    identifier: str | None = None,
 ) -> Part:
-    """Read a table for this model. Groups are optional without ``with_groups``."""
+    """Read a table for this model. Groups are optional without ``with_groups``.
+
+    ``measured_by`` is a column of weights that count where the rows are measured.
+    """
     if stream and file.takes_text:
         raise InvalidInputError(
             "--stream is for models that take columns, and this one reads text."
@@ -80,20 +141,24 @@ def read_part(
     table = open_table(path, query, stream=stream)
     sensitive = list(dict.fromkeys(columns.sensitive))
     weights = [columns.weights] if columns.weights and with_weights else []
+    weights = [measured_by] if measured_by else weights
     has_groups = with_groups or all(name in table.columns for name in sensitive)
     needed = [
         columns.label,
         *([file.score] if file.score else []),
         *weights,
         *(sensitive if has_groups else []),
+        *((columns.control or []) if with_groups else []),
+        *([identifier] if identifier else []),
         *others,
     ]
     require_columns(table.columns, needed, where=str(path))
-    names = _feature_names(table.columns, columns, file, path)
+    apart = {name for name in (*weights, identifier) if name is not None}
+    names = _feature_names(table.columns, columns, file, path, apart)
     frame = table.read(list(dict.fromkeys(needed)))
     label = frame[columns.label]
     check_missing(label, path, "the label column")
-    y, words, classes = read_labels(label, columns, file, path)
+    y, words, classes, favourable = read_labels(label, columns, file, path)
     names += [file.score] if file.score and file.score not in names else []
     features, X = table.features(names, file.prepare)
     check_categories(file.model, _in_parts(features), where=str(path))
@@ -103,11 +168,14 @@ def read_part(
         y,
         label.to_numpy(),
         words,
-        groups_of(frame[sensitive], path) if has_groups else None,
+        groups_of(frame[sensitive], path, columns) if has_groups else None,
         weights_of(frame[weights[0]], path) if weights else None,
         file.takes_text,
         classes,
         frame[list(others)] if others else None,
+        favourable,
+        grouping_of(columns, frame, path) if with_groups else None,
+        frame[identifier].to_numpy() if identifier else None,
     )
 
 
@@ -116,7 +184,7 @@ def _in_parts(features: pd.DataFrame | Source) -> Iterable[pd.DataFrame]:
 
 
 def _feature_names(
-    known: Sequence[str], columns: ColumnOptions, file: ModelFile, path: Path
+    known: Sequence[str], columns: ColumnOptions, file: ModelFile, path: Path, apart: set[str]
 ) -> list[str]:
     if file.takes_text:
         if columns.text is None:
@@ -131,7 +199,7 @@ def _feature_names(
     if asked:
         require_columns(known, asked, where=str(path))
         return asked
-    left_out = {columns.label, columns.weights, columns.score}
+    left_out = {columns.label, columns.weights, columns.score, *apart}
     left_out |= set() if columns.sensitive_as_features else set(columns.sensitive)
     names = [name for name in known if name not in left_out]
     if not names:
@@ -155,9 +223,12 @@ def as_the_model_has_them(
     return names
 
 
-def groups_of(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
-    for name in frame.columns:
-        check_missing(frame[name], path, "the sensitive column")
+def groups_of(frame: pd.DataFrame, path: Path, columns: ColumnOptions) -> pd.DataFrame:
+    if columns.missing_groups == "error":
+        for name in frame.columns:
+            check_missing(frame[name], path, "the sensitive column")
+    if columns.group_chances or frame.isna().any(axis=None):
+        return frame
     absent = encode_groups(frame).absent
     if absent:
         raise InvalidInputError(
@@ -169,7 +240,7 @@ def groups_of(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 def check_two_groups(part: Part, path: Path) -> Part:
     """Raise if there is only one group: there is no gap to measure."""
-    names = encode_groups(part.groups).names
+    names = collapsed(part.compared).names
     if len(names) < 2:
         raise InvalidInputError(
             f"A gap needs at least two groups, but all rows of {path} are of {names[0]!r}: add "
@@ -180,11 +251,12 @@ def check_two_groups(part: Part, path: Path) -> Part:
 
 def check_every_group(train: Part, validation: Part) -> None:
     """Raise if a group of the training table has no validation rows."""
-    if train.groups is None or validation.groups is None:
+    if train.groups is None or validation.groups is None or _has_chances(validation):
         return
     for name in train.groups.columns:
         there = set(map(str, validation.groups[name]))
-        absent = [v for v in map(str, train.groups[name].unique()) if v not in there]
+        known = train.groups[name].dropna().unique()
+        absent = [v for v in map(str, known) if v not in there]
         if absent:
             raise InvalidInputError(
                 f"Every group must have validation rows, but {name!r} = "
@@ -192,6 +264,10 @@ def check_every_group(train: Part, validation: Part) -> None:
                 "(the training table has such rows): add some to the validation table, or take "
                 "those rows out."
             )
+
+
+def _has_chances(part: Part) -> bool:
+    return part.grouping is not None and part.grouping.chances
 
 
 def weights_of(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:
@@ -217,27 +293,30 @@ def check_missing(column: pd.Series[Any], path: Path, role: str) -> None:
 
 def read_labels(
     label: pd.Series[Any], columns: ColumnOptions, file: ModelFile, path: Path
-) -> tuple[NDArray[Any], Words, list[Any] | None]:
-    """The labels, the words for 0 and 1, and the classes in order if that was given."""
+) -> tuple[NDArray[Any], Words, list[Any] | None, Any]:
+    """The labels, the words for 0 and 1, the classes in order if given, the favourable label."""
     known, found = _known(file), sorted(map(str, label.unique()))
     if columns.classes:
         own = known if known is not None and set(found) <= set(known) else None
         _check_classes(label, columns, own, path)
         if own is None:  # the table has other words for them than the model, if that has any
-            return _by_classes(label, columns.classes)
-    y, words = _by_positive(label, found, columns.positive, known, file, path)
-    return y, words, _models_own(known, file) if columns.classes else None
+            return *_by_classes(label, columns.classes), _among(columns.positive, columns.classes)
+    y, words, favourable = _by_positive(label, found, columns.positive, known, file, path)
+    return y, words, _models_own(known, file) if columns.classes else None, favourable
 
 
 def _check_classes(
     label: pd.Series[Any], columns: ColumnOptions, known: list[str] | None, path: Path
 ) -> None:
     given = columns.classes or []
-    if columns.positive is not None:
-        raise InvalidInputError("--classes names the positive label too: leave --positive out.")
     if len(given) < 2 or len(set(given)) < len(given):
         raise InvalidInputError(
             f"--classes must be repeated for at least two labels, all different; got {given}."
+        )
+    if columns.positive is not None and (len(given) != 2 or columns.positive not in given):
+        raise InvalidInputError(
+            f"--positive must be one of two labels that --classes names; got {columns.positive}, "
+            f"and {', '.join(given)}: leave it out, or name two labels."
         )
     if known is not None and known != given:
         raise InvalidInputError(
@@ -250,6 +329,11 @@ def _check_classes(
             f"--classes must have every label of {label.name!r} in {path}, but {other[0]!r} is "
             "missing."
         )
+
+
+def _among(positive: str | None, given: list[str]) -> int | None:
+    """The place of the favourable label among two; None if it is not said."""
+    return None if positive is None else given.index(positive)
 
 
 def _by_classes(label: pd.Series[Any], given: list[str]) -> tuple[NDArray[Any], Words, list[Any]]:
@@ -278,35 +362,40 @@ def _by_positive(
     known: list[str] | None,
     file: ModelFile,
     path: Path,
-) -> tuple[NDArray[Any], Words]:
-    """Labels by the model's names for them, or by the one that counts as 1."""
+) -> tuple[NDArray[Any], Words, Any]:
+    """Labels by the model's names for them, or by the one that counts as 1; the favourable one."""
     is_numeric = label.dtype.kind in "iufb"
     if positive is None and is_numeric:
-        return np.asarray(label), None
-    if positive is not None and positive not in found:
+        return np.asarray(label), None, None
+    if positive is not None and positive not in (*found, *(known or ())):
         raise InvalidInputError(
             f"--positive {positive} is no value of {label.name!r} in {path}; found: "
             f"{', '.join(found[:8])}."
         )
     if known is not None and set(found) <= set(known):
-        if positive is not None:
-            _check_is_the_models(positive, known)
+        place = None if positive is None else _check_is_the_models(positive, known)
         if not file.labels:
-            return np.asarray(label if is_numeric else label.astype(object)), None
+            own = None if place is None else adapt(file.model).classes[place]  # type: ignore[index]
+            return np.asarray(label if is_numeric else label.astype(object)), None, own
         words = (known[0], known[1]) if len(known) == 2 else None
-        return label.map(str).map(file.labels).to_numpy(dtype=np.int64), words
+        return label.map(str).map(file.labels).to_numpy(dtype=np.int64), words, place
+    if positive is not None and is_numeric and len(found) == 2:
+        # numbers have an order of their own: the model was trained to call the larger one 1
+        own = next(value for value in label.unique() if str(value) == positive)
+        return np.asarray(label), None, own
     if positive is not None:
         others = [name for name in found if name != positive]
         other = others[0] if len(others) == 1 else f"not {positive}"
-        return (label.map(str) == positive).to_numpy().astype(np.int64), (other, positive)
+        return (label.map(str) == positive).to_numpy().astype(np.int64), (other, positive), None
     if len(found) == 2 and known is None:
         first, second = found
         raise InvalidInputError(
             f"The labels in {label.name!r} of {path} are text ({first!r}, {second!r}), and the "
             "model file does not say which of them it was trained to call 1: pass it by "
-            "--positive."
+            "--positive. If the other one is favourable, name both by --classes, the one that it "
+            "calls 1 last, and the favourable one by --positive."
         )
-    return np.asarray(label.astype(object)), None
+    return np.asarray(label.astype(object)), None, None
 
 
 def _known(file: ModelFile) -> list[str] | None:
@@ -317,14 +406,11 @@ def _known(file: ModelFile) -> list[str] | None:
     return None if classes is None else [str(name) for name in classes.tolist()]
 
 
-def _check_is_the_models(positive: str, known: list[str]) -> None:
+def _check_is_the_models(positive: str, known: list[str]) -> int:
+    """The place of the favourable label among the model's two."""
     if len(known) != 2:
         raise InvalidInputError(
             f"The model tells {len(known)} labels apart, so none is the positive one: leave "
             "--positive out."
         )
-    if positive != known[1]:
-        raise InvalidInputError(
-            f"The model was trained with {known[1]!r} as the positive label, not {positive!r}: "
-            "leave --positive out."
-        )
+    return known.index(positive)

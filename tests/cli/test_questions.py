@@ -88,7 +88,7 @@ def test_attributes_one_by_one(run: Run, files: Path) -> None:
 
 
 def test_the_favourable_label_is_not_the_models_own(run: Run, files: Path) -> None:
-    asked = ("--sensitive", "sex", "--positive", "0", "--threshold", "0.4")
+    asked = ("--sensitive", "sex", "--pos-label", "0", "--threshold", "0.4")
     found = mitigate(run, *asked, "--constraints", "equal_opportunity")
     table, p = chances()
     late, refused = 1 - table["repaid"], (1 - p >= 0.4).astype(int)
@@ -103,7 +103,7 @@ def test_the_favourable_label_is_not_the_models_own(run: Run, files: Path) -> No
     scored = pd.read_csv("scored.csv")
     assert (scored["fair_prediction"] == 0).astype(int).tolist() == refused.tolist()
     asked = ("audit", "--model", "result/model.txt", "--table", "test.csv", "--label", "repaid")
-    told = json.loads(run(*asked, "--sensitive", "sex", "--positive", "0", "--json").stdout)
+    told = json.loads(run(*asked, "--sensitive", "sex", "--pos-label", "0", "--json").stdout)
     assert told["metrics"]["equal_opportunity_difference"]["value"] == pytest.approx(
         equal_opportunity_difference(late, (p <= 0.5), sensitive_features=table["sex"])
     )
@@ -117,12 +117,12 @@ def test_both_words_of_a_model_without_words(run: Run, files: Path) -> None:
     classes = ("--sensitive", "sex", "--classes", "late", "--classes", "paid")
     asked = ("audit", "--model", "model.txt", "--table", "test.csv", "--label", "repaid", *classes)
     usual = json.loads(run(*asked, "--json").stdout)
-    turned = json.loads(run(*asked, "--positive", "late", "--json").stdout)
+    turned = json.loads(run(*asked, "--pos-label", "late", "--json").stdout)
     assert (usual["positive_label"], turned["positive_label"]) == ("paid", "late")
     first, other = (one["by_group"]["f"]["selection_rate"] for one in (usual, turned))
     assert first == pytest.approx(1 - other)
-    said = run(*asked, "--positive", "never", code=2).stderr
-    assert "--positive must be one of two labels that --classes names" in said
+    said = run(*asked, "--pos-label", "never", code=2).stderr
+    assert "--pos-label never is no value of 'repaid'" in said
 
 
 def test_groups_that_are_missing_weights_of_a_survey_and_chances(run: Run, files: Path) -> None:
@@ -168,7 +168,7 @@ def test_groups_that_are_missing_weights_of_a_survey_and_chances(run: Run, files
         (("--group-chances",), "at least two columns"),
         (("--missing-groups", "drop"), "must be one of error, ignore"),
         (("--threshold", "2"), "--threshold must be a chance above 0 and below 1"),
-        (("--positive", "7"), "--positive 7 is no value of 'repaid'"),
+        (("--pos-label", "7"), "--pos-label 7 is no value of 'repaid'"),
         (("--identifier", "nobody"), "'nobody'"),
         (("--validation-weights", "job"), "must be numbers"),
     ],

@@ -47,7 +47,9 @@ def run_audit(asked: AuditOptions) -> None:
     if outcome is not None:
         about = asked.model or asked.table.table
         title = f"{asked.page.title}: {found.name}"
-        write_files(outcome, found.audit, asked.gate, title, about, force=asked.force)
+        write_files(
+            outcome, found.audit, asked.gate, asked.columns, title, about, force=asked.force
+        )
     _show(asked, found, outcome, written)
     if outcome is not None and not outcome.passed:
         raise typer.Exit(LIMIT_BROKEN)
@@ -130,7 +132,7 @@ def _attributes(
 
 def _write_page(path: Path, found: Measured, asked: AuditOptions) -> None:
     from fairij.report import write_audit
-    from fairij.report.audit_words import LABEL_COLUMN
+    from fairij.report.audit_words import GROUP_COLUMNS, LABEL_COLUMN
 
     table, model, columns = asked.table.table, asked.model, asked.columns
     facts = {
@@ -141,7 +143,7 @@ def _write_page(path: Path, found: Measured, asked: AuditOptions) -> None:
         "SHA-256 of the table": file_hash(table),
         "query": asked.table.query,
         LABEL_COLUMN: columns.label,
-        "columns of groups": ", ".join(columns.sensitive),
+        GROUP_COLUMNS: ", ".join(columns.sensitive),
         "columns of strata": ", ".join(columns.control or ()) or None,
         "further columns that were searched": ", ".join(asked.page.columns) or None,
         "column of weights": columns.weights,

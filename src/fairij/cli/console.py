@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
 NOT_DEFINED = "not defined"
 MOST_SUBGROUPS = 10  # on the screen
+MOST_GROUPS, MOST_RATES = 6, 4  # of many groups the lowest, and as many of the highest
 WIDE = 200  # columns of text where there is no screen, as in a file
 
 
@@ -207,6 +208,26 @@ def show_views(audits: Mapping[str, Audit]) -> None:
     show(table)
 
 
+def short_groups_table(title: str, audit: Audit) -> Table:
+    """Of many groups the lowest and the highest, a line for each, without intervals."""
+    from fairij.report.wording import plain as in_words
+
+    rates = [str(name) for name in audit.by_group if name != "count"]
+    by = next((name for name in rates if not name.startswith("accuracy")), rates[0])
+    ordered = audit.by_group.sort_values(by, kind="stable")
+    ends = [*ordered.index[:MOST_GROUPS], *ordered.index[-MOST_GROUPS:]]
+    shown = ordered.loc[list(dict.fromkeys(ends))]
+    heads = [in_words(name) for name in rates[:MOST_RATES]]
+    name = f"{title}: the lowest and the highest {in_words(by)} of {len(ordered):,} groups"
+    table = table_of(name, ["group", "rows", *heads], numbers={"rows", *heads})
+    for place, (group, line) in enumerate(shown.iterrows()):
+        if place == MOST_GROUPS:
+            table.add_section()
+        cells = [_cell(float(line[name]), math.nan, math.nan) for name in rates[:MOST_RATES]]
+        table.add_row(Text(str(group)), f"{line['count']:.0f}", *cells)
+    return table
+
+
 def show_subgroups(found: Subgroups) -> None:
     """The groups that a search found, if it found any, and how much was compared."""
     from fairij.report.wording import plain as in_words
@@ -240,7 +261,12 @@ def show_audits(title: str, audits: Mapping[str, Audit]) -> None:
     """All metrics side by side, then the groups of each model, then the positive label."""
     show(metrics_table(title, audits))
     for name, audit in audits.items():
-        show(groups_table(name if len(audits) > 1 else "by group", audit))
+        title = name if len(audits) > 1 else "by group"
+        if len(audit.by_group) > 2 * MOST_GROUPS:
+            show(short_groups_table(title, audit))
+            say("All groups, with intervals, are in --json, and on the page of an audit (--page).")
+        else:
+            show(groups_table(title, audit))
     show_views(audits)
     for text in dict.fromkeys(text for a in audits.values() for text in (*a.undefined, *a.notes)):
         say(text)

@@ -80,7 +80,7 @@ def fit(
     train = read_train(tables, columns, file)
     mitigator.set_params(
         classes=train.classes,
-        pos_label=train.favourable,
+        pos_label=train.pos_label,
         missing_groups=columns.missing_groups,
         marginals=columns.marginals,
     )
@@ -101,7 +101,9 @@ def fit(
     else:
         path, query = tables.validation, tables.validation_query
         weights = tables.validation_weights
-        validation = read_part(path, query, columns, file, with_weights=False, measured_by=weights)
+        how: dict[str, Any] = {"with_weights": False, "measured_by": weights}
+        others = (tables.identifier,)
+        validation = read_part(path, query, columns, file, **how, not_features=others)
         check_every_group(train, validation)
         given = {
             "X_val": validation.X,
@@ -181,6 +183,7 @@ def read_train(tables: FitTables, columns: ColumnOptions, file: ModelFile) -> Pa
         with_groups=tables.validation is None,
         stream=tables.stream,
         identifier=tables.identifier,
+        not_features=(tables.validation_weights,),
     )
 
 
@@ -190,8 +193,9 @@ def read_test(
     """The test rows, which count as the validation rows do."""
     assert page.test is not None
     weights = tables.validation_weights
-    how = {"with_weights": False, "measured_by": weights}
-    return read_part(page.test, page.test_query, columns, file, **how)
+    how: dict[str, Any] = {"with_weights": False, "measured_by": weights}
+    others = (tables.identifier,)
+    return read_part(page.test, page.test_query, columns, file, **how, not_features=others)
 
 
 def _name_classes(mitigator: FairIJ, train: Part) -> None:

@@ -284,11 +284,16 @@ def _all_known(groups: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_card(
-    fitted: FairIJ, target: Path, shown: Comparison, file: ModelFile, measured_on: Path | None
+    fitted: FairIJ,
+    target: Path,
+    shown: Comparison,
+    file: ModelFile,
+    measured_on: Path | None,
+    about: About | None = None,
 ) -> None:
     """Write the model card, named after the model file and the table that was measured on."""
     dataset = "not named" if measured_on is None else measured_on.name
-    text = card_of(fitted, shown, name=file.saved_name(), dataset=dataset)
+    text = card_of(fitted, shown, name=file.saved_name(), dataset=dataset, about=about)
     target.write_text(text, encoding="utf-8", errors="replace")
 
 

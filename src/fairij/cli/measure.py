@@ -129,7 +129,7 @@ def measured(
     if not confirmed:
         check_are_logits(editable, labels.loss, z)
     named = replace(labels, classes=part.named(labels.classes))
-    decision = decision_of(labels, how.cut(), part.favourable, z)
+    decision = decision_of(labels, how.cut(), part.pos_label, z)
     for notice in doubts(named, z, decision, confirmed=confirmed or part.classes is not None):
         warnings.warn(notice.text, notice.category, stacklevel=2)
     weight = None if part.weight is None else torch.as_tensor(part.weight)

@@ -79,7 +79,7 @@ def run(asked: MitigateOptions) -> None:
         )
         if page.model_card:
             table = page.test or asked.tables.validation or asked.tables.train
-            write_card(mitigator, folder / CARD, shown, file, table)
+            write_card(mitigator, folder / CARD, shown, file, table, about)
     if asked.as_json:
         print_json({**summary, "out": out})
     else:

@@ -36,7 +36,7 @@ def about_of(
         tables={name: path.name for name, path in files.items() if path is not None},
         label=columns.label,
         groups=tuple(dict.fromkeys(columns.sensitive)),
-        favourable_given=columns.positive is not None or bool(columns.classes),
+        favourable_given=bool(columns.positive or columns.classes or columns.pos_label),
     )
 
 

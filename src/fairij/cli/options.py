@@ -147,10 +147,11 @@ class ColumnOptions:
         "The column of row weights. In `audit` and `compare` they weigh the measured rows, in "
         "`influence` and `mitigate` the training rows only.",
     ] = None
-    positive: Annotated[
+    positive: Annotated[str | None, "The label that counts as 1; all others count as 0."] = None
+    pos_label: Annotated[
         str | None,
-        "The favourable label, whose rates are compared, also if the model was trained to call it "
-        "0. Of several labels: this one counts as 1, all others as 0.",
+        "The favourable one of two labels: all rates are about it. Default: the one that counts "
+        "as 1.",
     ] = None
     classes: Annotated[
         list[str] | None,

@@ -14,7 +14,14 @@ from fairij.cli.audit_options import AuditOptions
 from fairij.cli.options import (
     ColumnOptions,
 )
-from fairij.cli.rows import Grouping, check_missing, grouping_of, groups_of, weights_of
+from fairij.cli.rows import (
+    Grouping,
+    check_missing,
+    grouping_of,
+    groups_of,
+    weights_of,
+    written,
+)
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.score_audits import ROUNDED
@@ -144,15 +151,27 @@ def _labels(
     """
     both = [label] if predicted is None else [label, predicted]
     is_numeric = all(column.dtype.kind in "iufb" for column in both)
-    texts = [column.map(_written) for column in both]
+    texts = [column.map(written) for column in both]
     _check_same_words(texts, both, columns.classes, path)
     found = sorted(set().union(*(set(text) for text in texts)))
     order = _order(found, columns, is_numeric=is_numeric, path=path, name=str(label.name))
     if order is None:
+        if columns.pos_label is not None:
+            raise InvalidInputError(
+                f"--pos-label is for two labels, and {label.name!r} of {path} has {len(found)}: "
+                "leave it out."
+            )
         each = [np.asarray(text, dtype=object) for text in texts]
         return each[0], each[1] if predicted is not None else None, None, 1
     coded = [(text == order[1]).to_numpy().astype(np.int64) for text in texts]
     favourable = 1 if columns.positive is None else order.index(columns.positive)
+    if columns.pos_label is not None:
+        if columns.pos_label not in order:
+            raise InvalidInputError(
+                f"--pos-label {columns.pos_label} is no value of {label.name!r} in {path}; found: "
+                f"{', '.join(order)}."
+            )
+        favourable = order.index(columns.pos_label)
     return coded[0], coded[1] if predicted is not None else None, order, favourable
 
 
@@ -221,13 +240,6 @@ def _order(
         )
     other = listed[1] if listed[0] == positive else listed[0]
     return other, positive
-
-
-def _written(value: Any) -> str:
-    """A label as people write it: 1.0 and True as 1."""
-    if isinstance(value, (bool, np.bool_)):
-        return str(int(value))
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _check_direction(made: Audit, found: Predictions, asked: AuditOptions) -> None:

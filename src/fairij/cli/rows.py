@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ class Part:
     is_text: bool = False  # the one feature
     classes: list[Any] | None = None  # as ``y`` has them, if their order was given
     others: pd.DataFrame | None = None  # further columns that were asked for
-    favourable: Any = None  # as ``y`` has it; None: the second of two labels
+    pos_label: Any = None  # the favourable label as ``y`` has it, if it was named
     grouping: Grouping | None = None
     identifier: NDArray[Any] | None = None
 
@@ -129,6 +130,7 @@ def read_part(
     others: Sequence[str] = (),
     measured_by: str | None = None,
     identifier: str | None = None,
+    not_features: Iterable[str | None] = (),
 ) -> Part:
     """Read a table for this model. Groups are optional without ``with_groups``.
 
@@ -153,12 +155,12 @@ def read_part(
         *others,
     ]
     require_columns(table.columns, needed, where=str(path))
-    apart = {name for name in (*weights, identifier) if name is not None}
+    apart = {name for name in (*weights, identifier, *not_features) if name is not None}
     names = _feature_names(table.columns, columns, file, path, apart)
     frame = table.read(list(dict.fromkeys(needed)))
     label = frame[columns.label]
     check_missing(label, path, "the label column")
-    y, words, classes, favourable = read_labels(label, columns, file, path)
+    y, words, classes = read_labels(label, columns, file, path)
     names += [file.score] if file.score and file.score not in names else []
     features, X = table.features(names, file.prepare)
     check_categories(file.model, _in_parts(features), where=str(path))
@@ -173,7 +175,7 @@ def read_part(
         file.takes_text,
         classes,
         frame[list(others)] if others else None,
-        favourable,
+        _favourable(columns, y, words, path),
         grouping_of(columns, frame, path) if with_groups else None,
         frame[identifier].to_numpy() if identifier else None,
     )
@@ -293,30 +295,27 @@ def check_missing(column: pd.Series[Any], path: Path, role: str) -> None:
 
 def read_labels(
     label: pd.Series[Any], columns: ColumnOptions, file: ModelFile, path: Path
-) -> tuple[NDArray[Any], Words, list[Any] | None, Any]:
-    """The labels, the words for 0 and 1, the classes in order if given, the favourable label."""
+) -> tuple[NDArray[Any], Words, list[Any] | None]:
+    """The labels, the words for 0 and 1, and the classes in order if that was given."""
     known, found = _known(file), sorted(map(str, label.unique()))
     if columns.classes:
         own = known if known is not None and set(found) <= set(known) else None
         _check_classes(label, columns, own, path)
         if own is None:  # the table has other words for them than the model, if that has any
-            return *_by_classes(label, columns.classes), _among(columns.positive, columns.classes)
-    y, words, favourable = _by_positive(label, found, columns.positive, known, file, path)
-    return y, words, _models_own(known, file) if columns.classes else None, favourable
+            return _by_classes(label, columns.classes)
+    y, words = _by_positive(label, found, columns.positive, known, file, path)
+    return y, words, _models_own(known, file) if columns.classes else None
 
 
 def _check_classes(
     label: pd.Series[Any], columns: ColumnOptions, known: list[str] | None, path: Path
 ) -> None:
     given = columns.classes or []
+    if columns.positive is not None:
+        raise InvalidInputError("--classes names the positive label too: leave --positive out.")
     if len(given) < 2 or len(set(given)) < len(given):
         raise InvalidInputError(
             f"--classes must be repeated for at least two labels, all different; got {given}."
-        )
-    if columns.positive is not None and (len(given) != 2 or columns.positive not in given):
-        raise InvalidInputError(
-            f"--positive must be one of two labels that --classes names; got {columns.positive}, "
-            f"and {', '.join(given)}: leave it out, or name two labels."
         )
     if known is not None and known != given:
         raise InvalidInputError(
@@ -329,11 +328,6 @@ def _check_classes(
             f"--classes must have every label of {label.name!r} in {path}, but {other[0]!r} is "
             "missing."
         )
-
-
-def _among(positive: str | None, given: list[str]) -> int | None:
-    """The place of the favourable label among two; None if it is not said."""
-    return None if positive is None else given.index(positive)
 
 
 def _by_classes(label: pd.Series[Any], given: list[str]) -> tuple[NDArray[Any], Words, list[Any]]:
@@ -362,40 +356,35 @@ def _by_positive(
     known: list[str] | None,
     file: ModelFile,
     path: Path,
-) -> tuple[NDArray[Any], Words, Any]:
-    """Labels by the model's names for them, or by the one that counts as 1; the favourable one."""
+) -> tuple[NDArray[Any], Words]:
+    """Labels by the model's names for them, or by the one that counts as 1."""
     is_numeric = label.dtype.kind in "iufb"
     if positive is None and is_numeric:
-        return np.asarray(label), None, None
-    if positive is not None and positive not in (*found, *(known or ())):
+        return np.asarray(label), None
+    if positive is not None and positive not in found:
         raise InvalidInputError(
             f"--positive {positive} is no value of {label.name!r} in {path}; found: "
             f"{', '.join(found[:8])}."
         )
     if known is not None and set(found) <= set(known):
-        place = None if positive is None else _check_is_the_models(positive, known)
+        if positive is not None:
+            _check_is_the_models(positive, known)
         if not file.labels:
-            own = None if place is None else adapt(file.model).classes[place]  # type: ignore[index]
-            return np.asarray(label if is_numeric else label.astype(object)), None, own
+            return np.asarray(label if is_numeric else label.astype(object)), None
         words = (known[0], known[1]) if len(known) == 2 else None
-        return label.map(str).map(file.labels).to_numpy(dtype=np.int64), words, place
-    if positive is not None and is_numeric and len(found) == 2:
-        # numbers have an order of their own: the model was trained to call the larger one 1
-        own = next(value for value in label.unique() if str(value) == positive)
-        return np.asarray(label), None, own
+        return label.map(str).map(file.labels).to_numpy(dtype=np.int64), words
     if positive is not None:
         others = [name for name in found if name != positive]
         other = others[0] if len(others) == 1 else f"not {positive}"
-        return (label.map(str) == positive).to_numpy().astype(np.int64), (other, positive), None
+        return (label.map(str) == positive).to_numpy().astype(np.int64), (other, positive)
     if len(found) == 2 and known is None:
         first, second = found
         raise InvalidInputError(
             f"The labels in {label.name!r} of {path} are text ({first!r}, {second!r}), and the "
             "model file does not say which of them it was trained to call 1: pass it by "
-            "--positive. If the other one is favourable, name both by --classes, the one that it "
-            "calls 1 last, and the favourable one by --positive."
+            "--positive."
         )
-    return np.asarray(label.astype(object)), None, None
+    return np.asarray(label.astype(object)), None
 
 
 def _known(file: ModelFile) -> list[str] | None:
@@ -406,11 +395,36 @@ def _known(file: ModelFile) -> list[str] | None:
     return None if classes is None else [str(name) for name in classes.tolist()]
 
 
-def _check_is_the_models(positive: str, known: list[str]) -> int:
-    """The place of the favourable label among the model's two."""
+def _favourable(columns: ColumnOptions, y: NDArray[Any], words: Words, path: Path) -> Any:
+    """The label of --pos-label as ``y`` has it; None if it is not given."""
+    if columns.pos_label is None:
+        return None
+    values = y[np.sort(np.unique(y, return_index=True)[1])].tolist()
+    known = {str(word): code for code, word in enumerate(words)} if words else {}
+    known = known or {str(written(value)): value for value in values}
+    if columns.pos_label not in known:
+        raise InvalidInputError(
+            f"--pos-label {columns.pos_label} is no value of {columns.label!r} in {path}; found: "
+            f"{', '.join(list(known)[:8])}."
+        )
+    return known[columns.pos_label]
+
+
+def written(value: Any) -> str:
+    """A label as people write it: 1.0 and True as 1."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _check_is_the_models(positive: str, known: list[str]) -> None:
     if len(known) != 2:
         raise InvalidInputError(
             f"The model tells {len(known)} labels apart, so none is the positive one: leave "
             "--positive out."
         )
-    return known.index(positive)
+    if positive != known[1]:
+        raise InvalidInputError(
+            f"The model was trained with {known[1]!r} as the positive label, not {positive!r}: "
+            f"leave --positive out. For rates about {positive!r} say --pos-label {quote(positive)}."
+        )

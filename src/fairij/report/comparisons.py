@@ -154,18 +154,22 @@ def view_rows(fitted: FairIJ, shown: Comparison) -> tuple[list[str], list[tuple[
     return [plain(metric) for metric in asked], lines
 
 
-def rate_rows(shown: Comparison, most: int = 240) -> list[Row]:
-    """Every group's rates, group by group."""
+def rate_rows(shown: Comparison, most: int) -> tuple[list[Row], int]:
+    """The rates of the first groups, in about ``most`` lines, and how many groups are left out."""
     sizes = shown.before.by_group["count"]
+    together = _joined(shown.before.group_intervals, shown.after.group_intervals)
+    lines = max(1, len(together) // len(sizes))
+    kept = list(sizes.index[: max(1, most // lines)])
 
     def size(group: Any) -> str:
         return f"{int(sizes[group]):,}"
 
-    some = _joined(shown.before.group_intervals, shown.after.group_intervals).head(most)
-    return [
+    some = together[together.index.get_level_values(0).isin(kept)]
+    rows = [
         replace(_row(rate, some.loc[(group, rate)]), group=str(group), size=size(group))
         for group, rate in some.index
     ]
+    return rows, len(sizes) - len(kept)
 
 
 def _joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:

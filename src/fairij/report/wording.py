@@ -82,6 +82,8 @@ def value_text(value: float) -> str:
 
 def amount(value: float) -> str:
     """A number that is compared with others; with four digits it may be a year."""
+    if abs(value) >= 1000 and math.isfinite(value):
+        value = float(round(value))  # no decimals next to so many digits
     return value_text(value) if abs(value) < 10_000 else number(value)
 
 

@@ -120,6 +120,10 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         "notes": list(audit.notes),
         "calibration": _lines(audit.calibration),
         "subgroups": _subgroups_dict(audit.subgroups),
+        "views": [
+            dict(zip(["view", "metric", *columns[2:]], row, strict=True))
+            for row in audit.views.reset_index().itertuples(index=False)
+        ],
     }
 
 
@@ -176,6 +180,32 @@ def groups_table(title: str, audit: Audit) -> Table:
                 table.add_row(*shown, Text(in_words(rate)), _cell(*cells))
                 shown = (Text(), "")
     return table
+
+
+def show_views(audits: Mapping[str, Audit]) -> None:
+    """The gaps of each stratum, or of each sensitive column, if they were asked for."""
+    from fairij.report.audit_sections import views_table
+    from fairij.report.wording import plain as in_words
+
+    known = [audit.views for audit in audits.values() if len(audit.views)]
+    if not known:
+        return
+    first = known[0]
+    names = list(dict.fromkeys(first.index.get_level_values("view")))
+    heads, _ = views_table(next(audit for audit in audits.values() if len(audit.views)))
+    metrics = dict.fromkeys(first.index.get_level_values("metric"))
+    shown = [metric for metric in metrics if in_words(metric) in heads]
+    title = f"each stratum, or sensitive column ({_level(audits)} intervals)"
+    table = table_of(title, ["in", "rows", "metric", *audits], numbers={"rows", *audits})
+    for view in names:
+        lead = (Text(str(view)), f"{first.loc[(view, 'count'), 'value']:.0f}")
+        for metric in shown:
+            cells = [
+                _cell(*map(float, audit.views.loc[(view, metric)])) for audit in audits.values()
+            ]
+            table.add_row(*lead, Text(in_words(metric)), *cells)
+            lead = (Text(), "")
+    show(table)
 
 
 def short_groups_table(title: str, audit: Audit) -> Table:
@@ -244,6 +274,7 @@ def show_audits(title: str, audits: Mapping[str, Audit]) -> None:
             say("All groups, with intervals, are in --json, and on the page of an audit (--page).")
         else:
             show(groups_table(title, audit))
+    show_views(audits)
     for text in dict.fromkeys(text for a in audits.values() for text in (*a.undefined, *a.notes)):
         say(text)
     positive = positive_said(next(iter(audits.values())))

@@ -129,9 +129,9 @@ def measured(
     if not confirmed:
         check_are_logits(editable, labels.loss, z)
     named = replace(labels, classes=part.named(labels.classes))
-    for notice in doubts(named, z, confirmed=confirmed or part.classes is not None):
-        warnings.warn(notice.text, notice.category, stacklevel=2)
     decision = decision_of(labels, how.cut(), part.pos_label, z)
+    for notice in doubts(named, z, decision, confirmed=confirmed or part.classes is not None):
+        warnings.warn(notice.text, notice.category, stacklevel=2)
     weight = None if part.weight is None else torch.as_tensor(part.weight)
     predicted = labels.loss.predict(decision.outputs(z, weight)).cpu().numpy()
     truth = decision.truth(labels.train).cpu().numpy()
@@ -139,15 +139,15 @@ def measured(
     if not labels.loss.is_classification:
         if part.weight is not None:
             raise InvalidInputError("Weights are for classification; leave --weights out.")
-        return audit_regression(truth, predicted, sensitive_features=part.groups, **settings)
+        return audit_regression(truth, predicted, sensitive_features=part.compared, **settings)
     if len(labels.classes) > 2:  # of two classes, 1 is the positive one
         predicted, truth = labels.classes[predicted], labels.classes[truth.astype(int)]
-    settings |= {"sample_weight": part.weight}
-    settings["class_names"] = decision_words(named.classes, decision)
+    words = decision_words(named.classes, decision)
+    settings |= {"sample_weight": part.weight, "class_names": words}
     settings["attributes"] = attributes
     if len(labels.classes) == 2:
         settings["scores"] = decision.chance(z).cpu().numpy()
-    found = audit(truth, predicted, sensitive_features=part.groups, **settings)
+    found = audit(truth, predicted, sensitive_features=part.compared, **settings)
     return replace(found, positive_label=positive_label(named.classes, decision))
 
 

@@ -62,4 +62,4 @@ def note_shared(fitted: Fitted, test: Part) -> None:
 def tried_on(fitted: FairIJ, train: Part, test: Part) -> Comparison | None:
     """Both models on the test rows."""
     with model_speaks():
-        return on_test_rows(fitted, test.X, labels_of(train, test), test.groups)
+        return on_test_rows(fitted, test.X, labels_of(train, test), test.weighed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -16,13 +17,54 @@ from fairij.cli.options import ColumnOptions
 from fairij.cli.streams import open_table
 from fairij.data.sources import READ_ROWS, Source
 from fairij.errors import InvalidInputError
-from fairij.fairness.groups import encode_groups
+from fairij.fairness.groups import (
+    GroupChances,
+    Groups,
+    MissingGroups,
+    encode_groups,
+    relative,
+)
+from fairij.fairness.views import cells_of, collapsed
 from fairij.models import adapt
 from fairij.storage.model_files import ModelFile
 from fairij.storage.model_files.columns import check_categories
 from fairij.storage.tables import require_columns
 
 Words = tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How sensitive columns make groups."""
+
+    missing: MissingGroups = "error"
+    chances: bool = False
+    marginals: bool = False
+    control: pd.DataFrame | None = None
+
+    def of(self, sensitive: pd.DataFrame) -> Groups:
+        """The groups of these columns."""
+        return cells_of(
+            self.given(sensitive),
+            missing=self.missing,
+            control_features=self.control,
+            marginals=self.marginals,
+        )
+
+    def given(self, sensitive: Any) -> Any:
+        """The columns as `FairIJ` takes them."""
+        return GroupChances(sensitive) if self.chances else sensitive
+
+
+def grouping_of(columns: ColumnOptions, frame: pd.DataFrame, path: Path) -> Grouping:
+    """How the sensitive columns of a table make groups; the frame has the columns of strata."""
+    control = None
+    if columns.control:
+        control = frame[list(dict.fromkeys(columns.control))]
+        for name in control.columns:
+            check_missing(control[name], path, "a column of strata")
+    missing: MissingGroups = "ignore" if columns.missing_groups == "ignore" else "error"
+    return Grouping(missing, columns.group_chances, columns.marginals, control)
 
 
 @dataclass(frozen=True)
@@ -40,6 +82,19 @@ class Part:
     classes: list[Any] | None = None  # as ``y`` has them, if their order was given
     others: pd.DataFrame | None = None  # further columns that were asked for
     pos_label: Any = None  # the favourable label as ``y`` has it, if it was named
+    grouping: Grouping | None = None
+    identifier: NDArray[Any] | None = None
+
+    @cached_property
+    def compared(self) -> Groups:
+        """The groups as gaps are measured between them; rows count by their weights, if any."""
+        assert self.groups is not None
+        return (self.grouping or Grouping()).of(self.groups)
+
+    @property
+    def weighed(self) -> Groups:
+        """The same, of rows that count by their weights in all that is measured."""
+        return self.compared.weighted(relative(self.weight))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -73,8 +128,14 @@ def read_part(
     with_weights: bool = True,
     stream: bool = False,
     others: Sequence[str] = (),
+    measured_by: str | None = None,
+    identifier: str | None = None,
+    not_features: Iterable[str | None] = (),
 ) -> Part:
-    """Read a table for this model. Groups are optional without ``with_groups``."""
+    """Read a table for this model. Groups are optional without ``with_groups``.
+
+    ``measured_by`` is a column of weights that count where the rows are measured.
+    """
     if stream and file.takes_text:
         raise InvalidInputError(
             "--stream is for models that take columns, and this one reads text."
@@ -82,16 +143,20 @@ def read_part(
     table = open_table(path, query, stream=stream)
     sensitive = list(dict.fromkeys(columns.sensitive))
     weights = [columns.weights] if columns.weights and with_weights else []
+    weights = [measured_by] if measured_by else weights
     has_groups = with_groups or all(name in table.columns for name in sensitive)
     needed = [
         columns.label,
         *([file.score] if file.score else []),
         *weights,
         *(sensitive if has_groups else []),
+        *((columns.control or []) if with_groups else []),
+        *([identifier] if identifier else []),
         *others,
     ]
     require_columns(table.columns, needed, where=str(path))
-    names = _feature_names(table.columns, columns, file, path)
+    apart = {name for name in (*weights, identifier, *not_features) if name is not None}
+    names = _feature_names(table.columns, columns, file, path, apart)
     frame = table.read(list(dict.fromkeys(needed)))
     label = frame[columns.label]
     check_missing(label, path, "the label column")
@@ -105,12 +170,14 @@ def read_part(
         y,
         label.to_numpy(),
         words,
-        groups_of(frame[sensitive], path) if has_groups else None,
+        groups_of(frame[sensitive], path, columns) if has_groups else None,
         weights_of(frame[weights[0]], path) if weights else None,
         file.takes_text,
         classes,
         frame[list(others)] if others else None,
         _favourable(columns, y, words, path),
+        grouping_of(columns, frame, path) if with_groups else None,
+        frame[identifier].to_numpy() if identifier else None,
     )
 
 
@@ -119,7 +186,7 @@ def _in_parts(features: pd.DataFrame | Source) -> Iterable[pd.DataFrame]:
 
 
 def _feature_names(
-    known: Sequence[str], columns: ColumnOptions, file: ModelFile, path: Path
+    known: Sequence[str], columns: ColumnOptions, file: ModelFile, path: Path, apart: set[str]
 ) -> list[str]:
     if file.takes_text:
         if columns.text is None:
@@ -134,7 +201,7 @@ def _feature_names(
     if asked:
         require_columns(known, asked, where=str(path))
         return asked
-    left_out = {columns.label, columns.weights, columns.score}
+    left_out = {columns.label, columns.weights, columns.score, *apart}
     left_out |= set() if columns.sensitive_as_features else set(columns.sensitive)
     names = [name for name in known if name not in left_out]
     if not names:
@@ -158,9 +225,12 @@ def as_the_model_has_them(
     return names
 
 
-def groups_of(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
-    for name in frame.columns:
-        check_missing(frame[name], path, "the sensitive column")
+def groups_of(frame: pd.DataFrame, path: Path, columns: ColumnOptions) -> pd.DataFrame:
+    if columns.missing_groups == "error":
+        for name in frame.columns:
+            check_missing(frame[name], path, "the sensitive column")
+    if columns.group_chances or frame.isna().any(axis=None):
+        return frame
     absent = encode_groups(frame).absent
     if absent:
         raise InvalidInputError(
@@ -172,7 +242,7 @@ def groups_of(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 def check_two_groups(part: Part, path: Path) -> Part:
     """Raise if there is only one group: there is no gap to measure."""
-    names = encode_groups(part.groups).names
+    names = collapsed(part.compared).names
     if len(names) < 2:
         raise InvalidInputError(
             f"A gap needs at least two groups, but all rows of {path} are of {names[0]!r}: add "
@@ -183,11 +253,12 @@ def check_two_groups(part: Part, path: Path) -> Part:
 
 def check_every_group(train: Part, validation: Part) -> None:
     """Raise if a group of the training table has no validation rows."""
-    if train.groups is None or validation.groups is None:
+    if train.groups is None or validation.groups is None or _has_chances(validation):
         return
     for name in train.groups.columns:
         there = set(map(str, validation.groups[name]))
-        absent = [v for v in map(str, train.groups[name].unique()) if v not in there]
+        known = train.groups[name].dropna().unique()
+        absent = [v for v in map(str, known) if v not in there]
         if absent:
             raise InvalidInputError(
                 f"Every group must have validation rows, but {name!r} = "
@@ -195,6 +266,10 @@ def check_every_group(train: Part, validation: Part) -> None:
                 "(the training table has such rows): add some to the validation table, or take "
                 "those rows out."
             )
+
+
+def _has_chances(part: Part) -> bool:
+    return part.grouping is not None and part.grouping.chances
 
 
 def weights_of(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from fairij.report.audit_sections import (
     groups_table,
     rate_charts,
     scores_section,
+    views_table,
 )
 from fairij.report.audit_steps import next_steps
 from fairij.report.audit_words import GROUP_COLUMNS, LABEL_COLUMN, first_words
@@ -118,6 +119,7 @@ def _page(audit: Audit, title: str, facts: Mapping[str, Any]) -> str:
         said=[*audit.undefined, *audit.notes],
         scores=scores_section(audit),
         meeting=found_groups(audit),
+        views=views_table(audit),
         steps=next_steps(audit),
         facts=_facts(audit, facts),
         **assets(),

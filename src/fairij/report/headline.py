@@ -58,11 +58,15 @@ def _outcome(fitted: FairIJ, shown: Comparison, about: About) -> list[str]:
         found = gap_sentences(shown, gap, about, edited=is_edited(fitted))
     if found:
         return found
-    before, after = map(measured, fitted.candidates_["gap"].iloc[[0, fitted.chosen_]])
+    values, rows = shown.values(gap_metric(fitted)), shown.rows
+    if values is None:
+        first, last = fitted.candidates_["gap"].iloc[[0, fitted.chosen_]]
+        values, rows = (float(first), float(last)), "validation rows"
+    before, after = map(measured, values)
     name = gap_words(fitted)
     if not is_edited(fitted):
-        return [f"The {name} on the validation rows is {before}."]
-    return [f"The {name} on the validation rows went from {before} to {after}."]
+        return [f"The {name} on the {rows} is {before}."]
+    return [f"The {name} on the {rows} went from {before} to {after}."]
 
 
 def price(shown: Comparison) -> str:

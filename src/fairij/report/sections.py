@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fairij.mitigator import FairIJ
 from fairij.report.candidates import Shown, shown_candidates
-from fairij.report.comparisons import Comparison, metric_rows, rate_rows
+from fairij.report.comparisons import Comparison, metric_rows, rate_rows, view_rows
 from fairij.report.facts import calibration_section, four_fifths
 from fairij.report.plots import chart_rates, frontier, influence_curve, picked_mark, rate_chart
 from fairij.report.slices import concentration
@@ -61,6 +61,7 @@ def _part(fitted: FairIJ, part: Comparison) -> dict[str, Any]:
         "said": part.said,
         "calibration": calibration_section(part),
         "ratio": four_fifths(part),
+        "views": view_rows(fitted, part),
     }
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
+from statistics import fmean, pstdev
 from typing import Any
 
 from fairij_studies.records import read_records
@@ -164,40 +166,55 @@ def families() -> str:
     return _table(head, rows)
 
 
-TREES = (
-    ("as trained", "none", "as trained"),
-    ("path", "default", '`search="path"`'),
-    ("training loss", "default", "training loss, groups as observed"),
-    ("chances, validation loss", "default", "validation loss, chances of groups"),
-    ("auto", "default", '`search="auto"`'),
-    ("auto", "accuracy 0.02", '`search="auto"`, `AccuracyBudget(0.02)`'),
-    ("auto", "accuracy 0.03", '`search="auto"`, `AccuracyBudget(0.03)`'),
-    ("LinearPost", "accuracy 0.02", "`LinearPost`, at most 0.02 of accuracy"),
-    ("LinearPost", "accuracy 0.03", "`LinearPost`, at most 0.03 of accuracy"),
-)
+PAPERS = ("UCI Adult", "ACSPublicCoverage, sample")  # the tables of the paper
+OF_SCORES = ("accuracy", "auc", "brier")
+FRONTIER = {  # method and rule of the study of frontiers
+    ("as trained", "none"): "as trained",
+    ("Fair-IJ auto", "default"): "by default",
+    ("Fair-IJ auto", "0.02"): "`AccuracyBudget(0.02)`",
+    ("Fair-IJ auto, training groups", "0.02"): "the same, groups of training rows known",
+    ("LinearPost", "0.02"): "LinearPost, at most 0.02 of accuracy",
+}
 
 
-def trees_constrained() -> str:
-    """Forms of the constrained search on LightGBM: means over seeds on test rows."""
-    records, rows = _record("trees_constrained.json")["records"], []
-    for table, gap in dict.fromkeys((row["table"], row["constraint"]) for row in records):
-        for form, rule, words in TREES:
-            asked = {"table": table, "constraint": gap, "form": form, "rule": rule}
-            own = [row for row in records if asked.items() <= row.items()]
-            values = {name: [row[name] for row in own] for name in ("accuracy", "gap", "auc")}
-            mean = {name: sum(found) / len(found) for name, found in values.items()}
-            variance = sum((value - mean["gap"]) ** 2 for value in values["gap"]) / len(own)
-            rows.append(
-                [
-                    f"{table.capitalize()}, {gap.replace('_', ' ')}",
-                    words,
-                    f"{mean['accuracy']:.4f}",
-                    f"{mean['gap']:.4f} ({variance**0.5:.4f})",
-                    f"{mean['auc']:.4f}",
-                    f"{sum(row['seconds'] for row in own) / len(own):.1f}",
-                ]
-            )
-    return _table(["table and gap", "method", "accuracy", "gap", "AUC", "seconds"], rows)
+def networks() -> str:
+    """The paper's network on the paper's tables, from the study of frontiers."""
+    return _frontier("network")
+
+
+def ensembles() -> str:
+    """LightGBM on the paper's tables, from the study of frontiers."""
+    return _frontier("LightGBM")
+
+
+def _frontier(model: str) -> str:
+    found: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
+    for row in read_records(ROOT / "studies" / "frontier"):
+        if row["model"] == model:
+            key = (row["data"], row["constraint"], row["method"], row["rule"])
+            found.setdefault(key, []).append(row)
+    rows = []
+    constraints = dict.fromkeys(key[1] for key in found)
+    for table, constraint, ((method, rule), words) in product(
+        PAPERS, constraints, FRONTIER.items()
+    ):
+        own = found.get((table, constraint, method, rule), [])
+        if not own:
+            continue
+        gaps = [row["test_gap"] for row in own]
+        means = {name: fmean(row[f"test_{name}"] for row in own) for name in OF_SCORES}
+        rows.append(
+            [
+                f"{table.split(',')[0]}, {constraint.replace('_', ' ')}",
+                words,
+                f"{means['accuracy']:.4f}",
+                f"{fmean(gaps):.4f} ± {pstdev(gaps):.4f}",
+                f"{means['auc']:.3f}",
+                f"{means['brier']:.4f}",
+                str(len(own)),
+            ]
+        )
+    return _table(["table and gap", "", "accuracy", "gap", "AUC", "Brier score", "seeds"], rows)
 
 
 def _spread(found: dict[str, float]) -> str:
@@ -212,5 +229,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "coverage": coverage,
     "audit_coverage": audit_coverage,
     "families": families,
-    "trees_constrained": trees_constrained,
+    "networks": networks,
+    "ensembles": ensembles,
 }

@@ -13,7 +13,16 @@ from fairij_studies.frontier.__main__ import merge
 from fairij_studies.frontier.measured import AS_TRAINED, MODELS, of_scores, within
 from fairij_studies.frontier.methods import AUTO, COMPETING, ELSEWHERE, METHODS
 from fairij_studies.frontier.page import page
-from fairij_studies.frontier.summary import BEST, CLOSE, WORSE, against, counts, paired, verdicts
+from fairij_studies.frontier.summary import (
+    BEST,
+    CLOSE,
+    FEW,
+    WORSE,
+    against,
+    counts,
+    paired,
+    verdicts,
+)
 from fairij_studies.frontier.tables import Source, load_splits, pack, slug
 from fairij_studies.frontier.tune import SEEDS as TUNING_SEEDS
 from fairij_studies.records import JOURNAL, append_unit, read_records
@@ -134,6 +143,15 @@ def test_verdicts_are_paired_over_seeds() -> None:
     assert table.loc["LinearPost"].to_dict() == {BEST: 0, CLOSE: 0, WORSE: 1}
     assert against(records, "0.01", AUTO, "LinearPost") == {"smaller": 1, "neither": 0, "larger": 0}
     assert against(records, "0.01", "LinearPost", AUTO)["larger"] == 1
+
+
+def test_a_method_with_few_seeds_is_not_judged() -> None:
+    records = made({AUTO: [0.05, 0.06, 0.05], "LinearPost": [0.07, 0.08, 0.06], "GapReg": [0.01]})
+    found = verdicts(records, "0.01", COMPETING).set_index("method")["verdict"]
+    assert found.to_dict() == {AUTO: BEST, "LinearPost": WORSE, "GapReg": FEW}
+    assert counts(verdicts(records, "0.01", COMPETING), COMPETING).loc["GapReg"].sum() == 0
+    alone = verdicts(records[records["seed"] == 0], "0.01", COMPETING).set_index("method")
+    assert alone["verdict"]["GapReg"] == BEST  # none has more seeds
 
 
 def test_reported_seeds_chose_nothing() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fairij_studies.frontier.summary import BEST, CLOSE, COMBINATION, WORSE
-from fairij_studies.palette import BLUE, ORANGE, SKY
+from fairij_studies.frontier.summary import BEST, CLOSE, COMBINATION, FEW, WORSE
+from fairij_studies.palette import BLUE, GREY, ORANGE, SKY
 
 SHORT = {"demographic_parity": "DP", "equalized_odds": "EO", "equal_opportunity": "EOpp"}
-COLOURS = {BEST: BLUE, CLOSE: SKY, WORSE: ORANGE}
+COLOURS = {BEST: BLUE, CLOSE: SKY, WORSE: ORANGE, FEW: GREY}
 
 
 def verdict_figure(verdict: pd.DataFrame, methods: tuple[str, ...], title: str) -> Any:

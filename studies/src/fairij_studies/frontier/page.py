@@ -57,7 +57,8 @@ COMPAS have been in view while Fair-IJ was developed, on other seeds; the two ot
 best method is the one with the lowest mean gap on test rows, among those that need no group at
 prediction. Another is *clearly worse* if its gap is larger by more than chance: the 95 % interval
 of the difference, paired over seeds, is above zero. The best of several, picked after the fact, is
-partly best by luck, so this is hard on every single method. Seeds of Adult share UCI's test rows:
+partly best by luck, so this is hard on every single method. A method with fewer than three seeds is
+shown, but not judged. Seeds of Adult share UCI's test rows:
 its intervals do not cover the draw of these rows. Thresholds per group see the group at
 prediction: they are shown for scale and do not compete.
 """

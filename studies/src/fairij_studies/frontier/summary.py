@@ -11,6 +11,7 @@ from scipy import stats
 
 COMBINATION = ["data", "model", "constraint"]
 BEST, CLOSE, WORSE = "best", "not clearly worse", "clearly worse"
+FEW, FEWEST = "too few seeds", 3
 LEVEL = 0.95
 
 
@@ -54,13 +55,15 @@ def verdicts(records: pd.DataFrame, rule: str, competing: tuple[str, ...]) -> pd
     """The verdict on each method in each combination, next to the best of those that compete.
 
     The best has the lowest mean test gap over the seeds that all who compete there have. This
-    favours rivals: the best of several is picked after the fact.
+    favours rivals: the best of several is picked after the fact. A method with few seeds competes
+    only where none has more.
     """
     chosen = records[records["rule"].isin([rule, "none"])]
     lines = []
     for key, own in combinations(chosen):
         gaps = by_seed(own)
-        runners = [name for name in competing if name in gaps]
+        least = min(FEWEST, len(gaps))
+        runners = [n for n in competing if n in gaps and gaps[n].count() >= least]
         common = gaps[runners].dropna()
         if common.empty:
             continue
@@ -68,6 +71,8 @@ def verdicts(records: pd.DataFrame, rule: str, competing: tuple[str, ...]) -> pd
         for name in gaps:
             apart = paired(gaps[name], gaps[best])
             said = BEST if name == best else WORSE if apart.is_larger else CLOSE
+            if gaps[name].count() < least:
+                said = FEW
             rows = own[own["method"] == name]
             lines.append(
                 {

@@ -8,10 +8,10 @@ import numpy as np
 
 from fairij.cli.black_boxes import opened_to_edit, reader
 from fairij.cli.config import file_hash, note_changed
-from fairij.cli.console import metrics_table, positive_said, print_json, say, show
+from fairij.cli.console import metrics_table, positive_said, print_json, say, show, show_views
 from fairij.cli.edits import save_model
 from fairij.cli.errors import TARGET_MISSED, fail
-from fairij.cli.fitting import Fitted, fit
+from fairij.cli.fitting import Fitted, fit, read_test
 from fairij.cli.folder import (
     CARD,
     folder_holds,
@@ -23,7 +23,7 @@ from fairij.cli.folder import (
 from fairij.cli.naming import about_of, note_shared, tried_on
 from fairij.cli.options import ColumnOptions, EditOptions, MitigateOptions
 from fairij.cli.outputs import MARK, PAGE, check_folder, check_inputs_apart, whole_folder
-from fairij.cli.rows import Part, check_two_groups, features_said, read_part
+from fairij.cli.rows import Part, check_two_groups, features_said
 from fairij.errors import InvalidInputError
 from fairij.method.preparation import get_selection
 from fairij.mitigator import FairIJ
@@ -47,7 +47,7 @@ def run(asked: MitigateOptions) -> None:
     file = opened_to_edit(asked)
     test = None
     if page.test is not None:
-        test = read_part(page.test, page.test_query, asked.columns, file, with_weights=False)
+        test = read_test(asked.tables, page, asked.columns, file)
         check_two_groups(test, page.test)
     note_changed(asked.config, asked.files())
     refits = tuple(asked.page.predict_refit or ())
@@ -67,7 +67,7 @@ def run(asked: MitigateOptions) -> None:
         (folder / MARK).write_text(asked.settings(COMMAND), encoding="utf-8")
         facts = _facts(file, fitted, asked.columns, test, shown, about)
         facts |= {} if probe is None else {"probe": probe_summary(probe)}
-        summary = write_result(folder, mitigator, facts, unseen)
+        summary = write_result(folder, mitigator, facts, unseen, fitted.train.identifier)
         write_page(
             mitigator,
             folder / PAGE,
@@ -79,7 +79,7 @@ def run(asked: MitigateOptions) -> None:
         )
         if page.model_card:
             table = page.test or asked.tables.validation or asked.tables.train
-            write_card(mitigator, folder / CARD, shown, file, table)
+            write_card(mitigator, folder / CARD, shown, file, table, about)
     if asked.as_json:
         print_json({**summary, "out": out})
     else:
@@ -149,6 +149,7 @@ def _show(shown: Comparison, summary: dict[str, Any], said: str, found: list[Che
         say(text)
     audits = {"before": shown.before, "after": shown.after}
     show(metrics_table(f"Before and after, on {shown.rows}", audits))
+    show_views(audits)
     for text in shown.said:
         say(text)
     say(f"{summary['answer']} {summary['costs']}".strip())

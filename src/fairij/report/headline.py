@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from fairij.fairness.rates import GAPS
@@ -57,11 +58,15 @@ def _outcome(fitted: FairIJ, shown: Comparison, about: About) -> list[str]:
         found = gap_sentences(shown, gap, about, edited=is_edited(fitted))
     if found:
         return found
-    before, after = map(measured, fitted.candidates_["gap"].iloc[[0, fitted.chosen_]])
+    values, rows = shown.values(gap_metric(fitted)), shown.rows
+    if values is None:
+        first, last = fitted.candidates_["gap"].iloc[[0, fitted.chosen_]]
+        values, rows = (float(first), float(last)), "validation rows"
+    before, after = map(measured, values)
     name = gap_words(fitted)
     if not is_edited(fitted):
-        return [f"The {name} on the validation rows is {before}."]
-    return [f"The {name} on the validation rows went from {before} to {after}."]
+        return [f"The {name} on the {rows} is {before}."]
+    return [f"The {name} on the {rows} went from {before} to {after}."]
 
 
 def price(shown: Comparison) -> str:
@@ -94,13 +99,17 @@ def _rows(shown: Comparison) -> str:
 
 
 def _unedited(fitted: FairIJ) -> str:
-    why = " ".join(fitted.diagnostics_.get("remarks", ()))
-    return why or "The model was left as it was, because no candidate edit was better."
+    remarks = " ".join(fitted.diagnostics_.get("remarks", ()))
+    why = [text for text in re.split(r"(?<=\.) ", remarks) if "`" not in text]  # no code up here
+    return " ".join(why) or "The model was left as it was, because no candidate edit was better."
 
 
 def how(fitted: FairIJ) -> str:
-    """What the edit is; empty if there is none."""
-    return f"The edit {account(fitted).sentence}" if is_edited(fitted) else ""
+    """What the edit is; if there is none, what to set for one."""
+    if is_edited(fitted):
+        return f"The edit {account(fitted).sentence}"
+    remarks = " ".join(fitted.diagnostics_.get("remarks", ()))
+    return " ".join(text for text in re.split(r"(?<=\.) ", remarks) if "`" in text)
 
 
 def answer(fitted: FairIJ, shown: Comparison, about: About | None = None) -> str:
@@ -144,6 +153,8 @@ def tiles(fitted: FairIJ, shown: Comparison) -> list[tuple[str, str, str, str]]:
     if metric is None:
         before, after = map(measured, fitted.candidates_["gap"].iloc[[0, fitted.chosen_]])
         found.insert(0, (gap_words(fitted), before, after, "on validation rows"))
+    if not is_edited(fitted):
+        return [*found, ("the edit", "", "none", "the model is as it was")]
     return [*found, (size.name, "", size.size, size.note)]
 
 

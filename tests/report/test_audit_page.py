@@ -105,8 +105,8 @@ def test_the_first_words_know_columns_and_several_labels() -> None:
     said = " ".join(first_words(found, "default", ["AGE"]))
     assert "“default = 1” to 50 of 100 rows in the group AGE 22 and" in said
     several = " ".join(first_words(made("three")))
-    assert several.startswith("The model is right for ")
-    assert "It differs most in how often it says “" in several
+    assert re.match(r"The model is right for \d+ of 100 rows in", several)
+    assert re.search(r"how often it says “.”: for \d+ of 100 rows .* and for \d+ of 100", several)
 
 
 def test_the_page_says_on_top_what_was_audited(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_of_many_groups_only_sure_ones_are_spoken_of() -> None:
     y_pred = np.concatenate([[1, 1, 1, 1, 1], rng.integers(2, size=1000)])
     words = first_words(audit(y_pred, y_pred, sensitive_features=groups))[0]
     assert "the group tiny" not in words
-    assert "of 3 groups, without 1 groups with too few such rows" in words
+    assert "of 3 groups, without 1 group with too few such rows" in words
 
 
 def test_an_audit_is_printed_as_two_tables() -> None:

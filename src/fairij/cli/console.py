@@ -209,16 +209,23 @@ def show_views(audits: Mapping[str, Audit]) -> None:
 
 
 def short_groups_table(title: str, audit: Audit) -> Table:
-    """Of many groups the lowest and the highest, a line for each, without intervals."""
+    """Of many groups the lowest and the highest, a line for each, without intervals.
+
+    Groups of few rows are left out if there are enough others: they are at the ends by chance.
+    """
+    from fairij.fairness.missing import SMALL_CELL
     from fairij.report.wording import plain as in_words
 
     rates = [str(name) for name in audit.by_group if name != "count"]
     by = next((name for name in rates if not name.startswith("accuracy")), rates[0])
-    ordered = audit.by_group.sort_values(by, kind="stable")
+    large = audit.by_group[audit.by_group["count"] >= SMALL_CELL]
+    enough = len(large) >= 2 * MOST_GROUPS
+    ordered = (large if enough else audit.by_group).sort_values(by, kind="stable")
     ends = [*ordered.index[:MOST_GROUPS], *ordered.index[-MOST_GROUPS:]]
     shown = ordered.loc[list(dict.fromkeys(ends))]
     heads = [in_words(name) for name in rates[:MOST_RATES]]
-    name = f"{title}: the lowest and the highest {in_words(by)} of {len(ordered):,} groups"
+    kind = f" of at least {SMALL_CELL} rows" if len(ordered) < len(audit.by_group) else ""
+    name = f"{title}: the lowest and the highest {in_words(by)} of {len(ordered):,} groups{kind}"
     table = table_of(name, ["group", "rows", *heads], numbers={"rows", *heads})
     for place, (group, line) in enumerate(shown.iterrows()):
         if place == MOST_GROUPS:

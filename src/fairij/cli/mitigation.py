@@ -31,7 +31,7 @@ from fairij.report.about import About
 from fairij.report.checks import checks
 from fairij.report.comparisons import Comparison, on_validation_rows
 from fairij.report.headline import answer, costs
-from fairij.report.probe import probe_summary
+from fairij.report.probe import probe_check, probe_summary
 from fairij.report.shortfalls import Shortfall, first_lines, shortfalls
 from fairij.report.verdicts import MEANING, Check, reasons, worst
 from fairij.storage.model_files import ModelFile
@@ -86,6 +86,7 @@ def run(asked: MitigateOptions) -> None:
         if probe is not None and probe.verdict == "red":
             say(probe.sentence)
         found = checks(mitigator, on_validation_rows(mitigator), unseen, about)
+        found += [] if probe is None else [probe_check(mitigator, probe)]
         _show(shown, summary, features_said(fitted.train, asked.columns), found)
         if test is None:
             say("The choice was made on these rows: give --test for figures that you can rely on.")

@@ -69,7 +69,7 @@ class Scores:
         mean, error, size = (np.array(part)[:, None] for part in zip(*found, strict=True))
         gap = float(mean.max() - mean.min())
         low, high = Compared.means(mean, error, size).gap("worst_case", confidence)
-        return gap, min(float(low), gap), max(float(high), gap)
+        return gap, min(float(low), gap), min(max(float(high), gap), 2.0)
 
 
 def area(p: Array, y: NDArray[np.int64], weight: Array, confidence: float) -> Interval:

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fairij.fairness import Audit
+from fairij.fairness.missing import SMALL_CELL
 from fairij.report.about import About
 from fairij.report.everyday import group_said, quoted
 from fairij.report.wording import NOT_DEFINED, listed, measured
@@ -79,7 +80,8 @@ def _spoken(audit: Audit, rates: pd.Series[Any]) -> pd.Series[Any]:
     """The rates that are sure enough to be spoken of, the lowest first."""
     known = rates.dropna().sort_values()
     ends = of_measure(audit.group_intervals, str(rates.name)).loc[known.index]
-    sure = known[ends["high"] - ends["low"] <= SURE]
+    enough = audit.by_group["count"].loc[known.index] >= SMALL_CELL
+    sure = known[(ends["high"] - ends["low"] <= SURE) & enough]
     return sure if len(sure) > 1 else known
 
 
@@ -91,12 +93,15 @@ def _ends_said(audit: Audit, rates: pd.Series[Any], start: str, about: About) ->
         return ""
     (low, lowest), (high, highest) = shown[0], shown[-1]
     if of_hundred(lowest) == of_hundred(highest):
-        return f"{start} {of_hundred(lowest)} rows in every group."
-    text = f"{start} {_where(highest, high)} and to {_where(lowest, low)}."
+        some = " that has enough such rows" if len(shown) < len(known) else ""
+        return f"{start} {of_hundred(lowest)} rows in every group{some}."
+    word = start.rpartition(" ")[2]
+    text = f"{start} {_where(highest, high)} and {word} {_where(lowest, low)}."
     if len(known) == 2:
         return text
     without = len(known) - len(shown)
-    left_out = f", without {without:,} groups with too few such rows" if without else ""
+    some = "1 group" if without == 1 else f"{without:,} groups"
+    left_out = f", without {some} with too few such rows" if without else ""
     return f"{text} These are the highest and the lowest share of {len(known):,} groups{left_out}."
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairij.fairness.missing import SMALL_CELL
 from fairij.fairness.rates import Gap
 from fairij.report.about import About
 from fairij.report.comparisons import Comparison
@@ -105,6 +106,9 @@ def by_group(
         for audit in (shown.before, shown.after)
     )
     known = [g for g in before if not (math.isnan(before[g]) or math.isnan(after[g]))]
+    sizes = dict(zip(before, shown.after.by_group["count"], strict=True))
+    large = [g for g in known if sizes[g] >= SMALL_CELL]
+    known = large if len(large) > 2 else known  # of many groups small ones are at the ends
     return {g: before[g] for g in known}, {g: after[g] for g in known}
 
 

@@ -53,6 +53,11 @@ def test_a_column_without_values_is_told() -> None:
     assert "'age' has no values in the test rows. A model" in told
     told = unlike_columns("test", "training", people(200).assign(age=np.nan), people(200))
     assert "'age' has no values in the training rows" in (told or "")
+    numbers = people(200)
+    as_objects = people(200).astype(object)  # of which nothing is known
+    assert unlike_columns("test", "training", as_objects, numbers) is None
+    assert unlike_columns("test", "training", numbers, as_objects) is None
+    assert unlike_columns("test", "training", numbers[[]], numbers[[]]) is None
 
 
 @pytest.mark.parametrize("form", [np.asarray, torch.tensor, pd.DataFrame])

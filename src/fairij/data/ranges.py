@@ -30,10 +30,11 @@ def unlike_columns(kind: str, other: str, first: Any, second: Any) -> str | None
     if one is None or two is None or one.shape[1] != two.shape[1]:
         return None
     names = getattr(second, "columns", None)
-    seen = np.isfinite(one).sum(axis=0), np.isfinite(two).sum(axis=0)
+    empty, empty_2 = (np.isnan(X).all(axis=0) for X in (one, two))
+    some, some_2 = (np.isfinite(X).any(axis=0) for X in (one, two))
     told = [
-        f"{_name(names, place)} has no values in the {kind if seen[1][place] == 0 else other} rows"
-        for place in np.flatnonzero((seen[0] == 0) != (seen[1] == 0))
+        f"{_name(names, place)} has no values in the {kind if empty_2[place] else other} rows"
+        for place in np.flatnonzero((empty & some_2) | (empty_2 & some))
     ]
     told += [
         f"{_name(names, place)} is mostly between {_range(two[:, place])} in the {kind} rows, and "
@@ -54,6 +55,8 @@ def _unlike(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.in
     """The places of columns whose both ranges have another scale, or lie far apart."""
     seen = [np.isfinite(X).sum(axis=0) >= FEWEST for X in (one, two)]
     places = np.flatnonzero(seen[0] & seen[1])
+    if not len(places):
+        return places
     found = np.ones(len(places), dtype=bool)
     for ends in RANGES:
         (low, high), (low_2, high_2) = (
@@ -67,7 +70,7 @@ def _unlike(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.in
 
 
 def _numbers(X: Any) -> NDArray[np.float64] | None:
-    """Some rows of a table of numbers, other columns as NaN; None if it is no such table."""
+    """Some rows of a table of numbers, other columns as infinite; None if it is no such table."""
     if isinstance(X, Source) or len(getattr(X, "shape", ())) != 2 or hasattr(X, "toarray"):
         return None
     if isinstance(X, Tensor) and (X.is_complex() or X.is_sparse or X.is_quantized):
@@ -77,7 +80,7 @@ def _numbers(X: Any) -> NDArray[np.float64] | None:
     some = take_rows(X, spread(n_rows(X), ROWS))
     if isinstance(some, pd.DataFrame):
         columns = [_column(some.iloc[:, place]) for place in range(some.shape[1])]
-        return _finite(np.column_stack(columns)) if columns else None
+        return np.column_stack(columns) if columns else None
     values = some.detach().cpu().float().numpy() if isinstance(some, Tensor) else np.asarray(some)
     return _finite(values.astype(np.float64)) if values.dtype.kind in "iuf" else None
 
@@ -88,8 +91,8 @@ def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _column(column: pd.Series[Any]) -> NDArray[np.float64]:
     if column.dtype.kind in "iuf":
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.full(len(column), np.nan)
+        return _finite(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.full(len(column), np.inf)
 
 
 def _name(names: Any, place: int) -> str:

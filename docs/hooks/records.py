@@ -155,11 +155,13 @@ def families() -> str:
             *(f"{row['before'][of]:.3f} → {row['after'][of]:.3f}" for of in MEASURES),
             f"{row['training']:.0f}",
             f"{row['seconds']:.0f}",
+            "" if "round_trip" not in row else f"{row['round_trip']:.0e}".replace("0e+00", "0"),
+            {True: "yes", False: "no"}.get(row.get("undone"), ""),
         ]
         for name, row in _record("families.json").items()
     ]
     head = ["", "library", "accuracy", "gap", "AUC", "seconds of training", "of the edit"]
-    return _table(head, rows)
+    return _table([*head, "round trip", "undone"], rows)
 
 
 TREES = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit, logit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from fairij.data.checks import number_between, one_of, whole_number
@@ -39,8 +39,9 @@ class BlackBox(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         of all classes; a fitted estimator with ``predict_proba``; the path of an ONNX file or a
         session of onnxruntime; or the name of a column of scores in ``X``.
     correction : {"linear", "trees"}, default="linear"
-        "linear": a linear function of the columns, each as a number of one scale. "trees": the
-        leaves of twelve small trees that tell the groups of known rows apart.
+        "linear": a linear function of the columns, each as a number of one scale, and another one
+        for rows near the cut-off. "trees": the leaves of twelve small trees that tell the groups of
+        known rows apart.
     columns : sequence of str or int, default=None
         The columns that the correction may look at. None: all, but a column of scores.
     classes : sequence, default=None
@@ -82,12 +83,16 @@ class BlackBox(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.correction_: Correction | None = None
         self.theta_: Array = np.zeros(0)
 
-    def fit(self, X: Any, y: Any = None, *, grouped: Any = None) -> BlackBox:
+    def fit(
+        self, X: Any, y: Any = None, *, grouped: Any = None, threshold: float = 0.5
+    ) -> BlackBox:
         """Fix the functions of the correction by these rows; the correction itself stays zero.
 
         `FairIJ.fit` does this with a copy. ``grouped`` are rows and the numbers of their groups,
-        from which trees are grown. Labels take no part.
+        from which trees are grown. ``threshold`` is the chance of the second of two labels at which
+        decisions are made. Labels take no part.
         """
+        number_between("threshold", threshold, 0, 1)
         one_of("correction", self.correction, KINDS)
         number_between("clip", self.clip, 0, 0.5)
         if self.batch_size is not None:
@@ -100,7 +105,12 @@ class BlackBox(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         outputs = width(asked_of(self.model), X)
         asked = self.columns if self.columns is not None else self._all_but_scores(X)
         self.correction_ = correction_of(
-            self.correction, X, outputs, columns=asked, grouped=grouped
+            self.correction,
+            X,
+            outputs,
+            columns=asked,
+            grouped=grouped,
+            centre=float(logit(threshold)),
         )
         self.theta_ = np.zeros(self.correction_.size)
         return self
@@ -113,9 +123,11 @@ class BlackBox(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return True  # the model is, and without a correction it is asked as it is
 
-    def shaped(self, X: Any, grouped: Any = None) -> BlackBox:
+    def shaped(self, X: Any, grouped: Any = None, threshold: float = 0.5) -> BlackBox:
         """A copy whose functions are fixed by these rows; itself if they are fixed already."""
-        return self if self.correction_ is not None else copy.copy(self).fit(X, grouped=grouped)
+        if self.correction_ is not None:
+            return self
+        return copy.copy(self).fit(X, grouped=grouped, threshold=threshold)
 
     def with_theta(self, theta: Array) -> BlackBox:
         """A copy with these parameters and the same model."""

@@ -97,12 +97,14 @@ class FairIJ(EditingEstimator):
     validation_use : {"reuse", "split", "cross_fit"}, default="reuse"
         "reuse" takes gradient and choice from the same validation rows, as the paper does. "split"
         gives half of them to each. "cross_fit" judges each fold by edits made without it.
-    temperature : float, default=1.0
-        Sharpness T of the soft score sigmoid(T z).
+    temperature : float or "auto", default="auto"
+        Sharpness T of the soft score sigmoid(T z). "auto": 3 for a `BlackBox`, 1 otherwise.
     confidence : float, default=0.95
         The level of the intervals.
     missing_groups : {"error", "ignore"}, default="error"
         "ignore": rows without a group count for the performance only.
+    marginals : bool, default=False
+        Of several sensitive columns: close the gap of each column, not of their combinations.
     loss : str or Loss, default="auto"
         The training loss of the model: a name in `fairij.LOSSES`, or a loss object.
     outputs : {"auto", "logits", "probabilities"}, default="auto"
@@ -172,9 +174,10 @@ class FairIJ(EditingEstimator):
     curvature: CurvatureName = "ggn"
     drop: Drop = "fairness"
     validation_use: ValidationUse = "reuse"
-    temperature: float = 1.0
+    temperature: float | Literal["auto"] = "auto"
     confidence: float = 0.95
     missing_groups: MissingGroups = "error"
+    marginals: bool = False
     # what the model does not say of itself
     loss: Literal["auto"] | LossName | Loss = "auto"
     outputs: Outputs = "auto"
@@ -189,7 +192,7 @@ class FairIJ(EditingEstimator):
     def fit(
         self, X: Any, y: Any, *, X_val: Any = None, y_val: Any = None,
         sensitive_features_val: Any = None, sensitive_features: Any = None,
-        sample_weight: Any = None, sample_weight_val: Any = None,
+        sample_weight: Any = None, sample_weight_val: Any = None, control_features_val: Any = None,
     ) -> FairIJ:  # fmt: skip
         """Score the training rows, try edits, keep the chosen one.
 
@@ -197,21 +200,27 @@ class FairIJ(EditingEstimator):
         to find the edit); or only training rows with ``sensitive_features``, to split a share off.
         A `Source` may name columns of labels, weights, groups. ``sample_weight``: as fitted with;
         ``sample_weight_val``: what validation rows count in all that is measured (surveys).
+        ``control_features_val``: groups are compared within each stratum of these columns only.
         """
         run = run_for(X, X_val, checkpoint=self.checkpoint)
         train = X, y, sample_weight, sensitive_features
         validation = X_val, y_val, sample_weight_val, sensitive_features_val
-        for notice in run.together(lambda: self._fit(run, train, validation)):
+        strata = control_features_val
+        for notice in run.together(lambda: self._fit(run, train, validation, strata)):
             warnings.warn(notice.text, notice.category, stacklevel=2)
         return self
 
-    def _fit(self, run: Run, train: tuple[Any, ...], validation: tuple[Any, ...]) -> list[Notice]:
+    def _fit(
+        self, run: Run, train: tuple[Any, ...], validation: tuple[Any, ...], strata: Any
+    ) -> list[Notice]:
         asked, seconds = self.get_params(deep=False), dict[str, float]()
         settings = check_settings(asked, run.seed(check_seed(self.random_state)))  # settings
         X, X_val = as_source(train[0]), as_source(validation[0])  # rows
         given = (X, *train[1:]), (X_val, *validation[1:])
-        data = data_of(*given, settings.split, run.column, self.missing_groups)
+        how = (settings.split, run.column, self.missing_groups, strata)
+        data = data_of(*given, *how, marginals=self.marginals)
         editable = self._adapted(run, self._laid_out(data), self.parameters)  # model
+        settings = settings.suited_to(editable)
         editable, settings = run.recorded(editable, data, settings, asked)  # identity
         fingerprint = in_background(partial(data_fingerprint, X, data.y_as_given), X)
         with timed(seconds, "linearize"):

@@ -44,6 +44,28 @@ def test_a_table_of_predictions_has_one_too(run: Run, files: Path) -> None:
     assert (files / "audit.html").stat().st_size > 100_000
 
 
+def test_of_many_groups_the_screen_shows_the_ends(run: Run, files: Path) -> None:
+    frame = pd.read_csv(files / "test.csv")
+    towns = [f"town {row % 20:02d}" for row in range(len(frame))]
+    big = pd.concat([frame.assign(town=towns)] * 3)
+    big.iloc[:-1].assign(town=[*big["town"][:-2], "hamlet"]).to_csv("towns.csv", index=False)
+    asked = ("--table", "towns.csv", "--label", "repaid", "--sensitive", "town")
+    asked = ("audit", "--model", "model.txt", *asked)
+    shown = run(*asked).stdout
+    rates = {
+        name: one["selection_rate"]
+        for name, one in json.loads(run(*asked, "--json").stdout)["by_group"].items()
+    }
+    assert "hamlet" in rates
+    del rates["hamlet"]  # of one row
+    by_rate = sorted(rates, key=lambda name: (rates[name], name))
+    shown = shown[shown.index("by group") : shown.index("All groups, with intervals")]
+    found = [name for name in rates if name in shown]
+    assert set(found) == {*by_rate[:6], *by_rate[-6:]}
+    assert "the lowest and the highest selection rate of 20 groups of at least 30 rows" in shown
+    assert "hamlet" not in shown
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -95,6 +95,8 @@ def test_predicted_numbers(run: Run, table: pd.DataFrame) -> None:
         (("--prediction", "yhat", "--threshold", "0.3"), "leave one of the two out"),
         (("--score", "risk"), "must be the chance of '1', but it is higher for '0'"),
         (("--score", "p", "--positive", "9"), "--positive 9 is no value"),
+        (("--score", "p", "--pos-label", "9"), "--pos-label 9 is no value"),
+        (("--label", "job", "--prediction", "job", "--pos-label", "cook"), "for two labels"),
         (("--label", "outcome", "--score", "p"), "name the favourable one, --positive"),
         (("--label", "job", "--score", "p"), "has more"),
         (("--label", "outcome", "--prediction", "yhat", "--positive", "good"), "has '0', '1'"),

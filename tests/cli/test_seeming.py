@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -22,6 +23,7 @@ COLUMNS = ("--label", "repaid", "--sensitive", "sex")
 FEATURES = tuple(part for name in NUMBERS for part in ("--features", name))
 NET = ("--model-class", "net.py:Net", "--model-args", '{"inputs": 3}')
 PROBABLE = ("--model-class", "probable.py:Probable", "--model-args", '{"inputs": 3}')
+SMALL = ("--max-k", "60", "--scale", "1")
 AUDIT = ("audit", "--table", "test.csv", "--json")
 
 
@@ -51,6 +53,45 @@ def test_a_wrong_positive_label_is_an_error(run: Run, files: Path) -> None:
     )
     assert "Here 0 stands for '1', and 1 for '0'." in failed.stderr
     assert not (files / "out").exists()
+
+
+def test_rates_can_be_about_the_other_label(run: Run, files: Path) -> None:
+    table = pd.read_csv("test.csv")
+    table.assign(repaid=np.where(table["repaid"] == 1, "paid", "late")).to_csv(
+        "words.csv", index=False
+    )
+    own, other, words = (
+        json.loads(run(*AUDIT[:2], *asked, "--json", "--model", "model.txt", *COLUMNS).stdout)
+        for asked in (
+            ("test.csv",),
+            ("test.csv", "--pos-label", "0"),
+            ("words.csv", "--positive", "paid", "--pos-label", "late"),
+        )
+    )
+    assert (other["positive_label"], words["positive_label"]) == (0, "late")
+    for name, rates in own["by_group"].items():
+        for found in (other, words):
+            turned = found["by_group"][name]
+            assert turned["selection_rate"] == pytest.approx(1 - rates["selection_rate"])
+            assert turned["precision"] == pytest.approx(rates["negative_predictive_value"])
+            assert turned["accuracy"] == rates["accuracy"]
+    assert other["metrics"]["equal_opportunity_difference"] == pytest.approx(
+        own["more"]["predictive_equality_difference"], abs=1e-12
+    )
+
+
+def test_an_edit_can_be_about_the_other_label(run: Run, files: Path) -> None:
+    asked = ("mitigate", "--model", "model.txt", "--train", "train.csv", *COLUMNS)
+    asked = (*asked, "--validation", "validation.csv", "--test", "test.csv", *SMALL)
+    said = run(*asked, "--pos-label", "0", "--model-card", "--out", "other").stdout
+    assert "Positive label: 0." in said
+    assert "“repaid = 0”" in said
+    assert "“repaid = 0”" in (files / "other" / "README.md").read_text(encoding="utf-8")
+    assert "“repaid = 0”, as was asked for." in (files / "other" / "report.html").read_text("utf-8")
+    run("report", "other", "--out", "again.html")
+    assert "Positive label: <b>0</b>" in (files / "again.html").read_text("utf-8")
+    failed = run(*asked, "--pos-label", "2", "--out", "none", code=2)
+    assert "--pos-label 2 is no value of 'repaid'" in failed.stderr
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_a_model_whose_gap_may_be_chance_stays_as_it_is() -> None:
     assert Budget().choose(candidates) == 0
     said = str(Budget().remark(candidates, 0))
     assert "The gap of the model as it is, 0.2000, cannot be told from zero" in said
-    assert "with probability 0.06" in said
+    assert "as clear in 6 of 100 cases" in said
     assert Budget(confidence=0.9).choose(candidates) == 3
     assert Budget(confidence=0).choose(candidates) == 3
     assert Budget().remark(four(), 3) is None

@@ -82,7 +82,7 @@ def of_rates(first: int, second: int, size: int = 1000) -> Audit:
         (of_rates(300, 500), "60 % of the highest, which is too little", "red"),
         (of_rates(300, 290), "chance alone could make this difference", "green"),
         (of_rates(900, 800), "89 % of the highest, which is enough", "red"),
-        (of_rates(48, 75), "(it may be up to", "amber"),  # three points, but half as many
+        (of_rates(48, 75), "but it may be up to", "amber"),  # three points, but half as many
         (of_rates(20, 26, 50), "chance alone could make this difference", "amber"),
         (of_rates(500, 500), "50 of 100 rows in every group", "green"),
     ],
@@ -91,6 +91,28 @@ def test_the_first_words_say_how_sure_it_is(found: Audit, said: str, verdict: st
     assert said in " ".join(first_words(found))
     parity = next(line for line in readings(found) if line.constraint == "demographic_parity")
     assert parity.verdict == verdict
+
+
+def test_a_bad_label_is_thought_of() -> None:
+    said = " ".join(first_words(of_rates(300, 500)))
+    assert "If this label is bad for people, the other one counts: there it is 71 %." in said
+
+
+def test_the_first_words_know_columns_and_several_labels() -> None:
+    groups = np.repeat(["22", "53"], 1000)
+    truth = np.tile([0, 1], 1000)
+    found = audit(truth, np.where(groups == "22", truth, 0), sensitive_features=groups)
+    said = " ".join(first_words(found, "default", ["AGE"]))
+    assert "“default = 1” to 50 of 100 rows in the group AGE 22 and" in said
+    several = " ".join(first_words(made("three")))
+    assert re.match(r"The model is right for \d+ of 100 rows in", several)
+    assert re.search(r"how often it says “.”: for \d+ of 100 rows .* and for \d+ of 100", several)
+
+
+def test_the_page_says_on_top_what_was_audited(tmp_path: Path) -> None:
+    facts = {"table": "loans.csv, 3,000 rows", "column of true labels": "repaid"}
+    text = text_of(made("two"), tmp_path, facts=facts)
+    assert "Table: loans.csv, 3,000 rows. Label: repaid." in text[: text.index("The model gives")]
 
 
 def test_undefined_rates_are_not_green() -> None:
@@ -108,7 +130,7 @@ def test_of_many_groups_only_sure_ones_are_spoken_of() -> None:
     y_pred = np.concatenate([[1, 1, 1, 1, 1], rng.integers(2, size=1000)])
     words = first_words(audit(y_pred, y_pred, sensitive_features=groups))[0]
     assert "the group tiny" not in words
-    assert "of 3 groups, without 1 groups with too few such rows" in words
+    assert "of 3 groups, without 1 group with too few such rows" in words
 
 
 def test_an_audit_is_printed_as_two_tables() -> None:

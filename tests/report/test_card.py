@@ -49,6 +49,7 @@ def test_it_has_the_rates_of_all_groups_before_and_after(lightgbm: Any) -> None:
     assert all(re.search(rf"^\| {name} \|", text, re.MULTILINE) for name in sizes)
     assert "| figure | before | after |" in text
     assert "Of test rows" in text
+    assert "()" not in text
 
 
 def test_without_test_rows_it_says_which_rows_it_speaks_of(lightgbm: Any) -> None:

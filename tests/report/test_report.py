@@ -23,8 +23,8 @@ from fairij.report import checks as checks_module
 from fairij.report import slices, write_report
 from fairij.report.candidates import MOST_POINTS, shown_candidates
 from fairij.report.checks import checks
-from fairij.report.comparisons import on_test_rows, on_validation_rows, unedited
-from fairij.report.headline import answer, costs
+from fairij.report.comparisons import on_test_rows, on_validation_rows, rate_rows, unedited
+from fairij.report.headline import answer, costs, opening
 from fairij.report.render import script_json
 from fairij.report.training_table import harmful_rows
 from fairij.report.verdicts import Check, worst
@@ -107,7 +107,7 @@ def test_the_answer_begins_in_everyday_words_and_ends_with_figures_of_the_test_r
                 "rows that count less",
             ),
         ),
-        ("unedited", ("The model was left as it was", "rows left out in effect")),
+        ("unedited", ("The model was left as it was", "the model is as it was")),
     ],
 )
 def test_edits_that_drop_no_row_are_told_as_they_are(
@@ -143,6 +143,22 @@ class Nudge(SearchDefaults):
             "on the scale of nudges",
             "It is a gentle nudge.",
         )
+
+
+def test_a_model_that_stays_as_it_was_has_no_decisions_to_list(tmp_path: Path) -> None:
+    case = make_case("unedited")
+    text = write_report(case.fitted, tmp_path / "page.html", **case.arguments).read_text()
+    assert "None. The two models decide alike about all " in text
+    assert "Decisions that changed, by group" not in text
+    assert "`" not in opening(case.fitted, on_validation_rows(case.fitted))
+
+
+def test_of_many_groups_whole_groups_are_listed_and_the_rest_is_counted() -> None:
+    shown = on_validation_rows(make_case("binary").fitted)
+    rows, left_out = rate_rows(shown, 7)
+    assert left_out == len(shown.before.by_group) - 1
+    assert len({row.group for row in rows}) == 1
+    assert len(rows) == len(rate_rows(shown, 10**6)[0]) // len(shown.before.by_group)
 
 
 @pytest.mark.parametrize("recomputes", [False, True])

@@ -47,7 +47,9 @@ def run_audit(asked: AuditOptions) -> None:
     if outcome is not None:
         about = asked.model or asked.table.table
         title = f"{asked.page.title}: {found.name}"
-        write_files(outcome, found.audit, asked.gate, title, about, force=asked.force)
+        write_files(
+            outcome, found.audit, asked.gate, asked.columns, title, about, force=asked.force
+        )
     _show(asked, found, outcome, written)
     if outcome is not None and not outcome.passed:
         raise typer.Exit(LIMIT_BROKEN)
@@ -100,7 +102,7 @@ def _of_model(asked: AuditOptions, path: Path) -> Measured:
     file, table = asked_at_least(opened(asked.opening, path, columns.score)), asked.table
     part = read_part(table.table, table.query, asked.columns, file, others=explored)
     check_two_groups(part, table.table)
-    attributes = _attributes(part.groups, part.others)
+    attributes = _attributes(asked, part.groups, part.others)
     found = measured(file.model, part, asked.how, attributes=attributes)
     about = {"model": {"path": str(path), "kind": file.kind}, "features": part.feature_names}
     told = f"The model has {features_said(part, asked.columns)}"
@@ -109,15 +111,20 @@ def _of_model(asked: AuditOptions, path: Path) -> Measured:
 
 def _of_predictions(asked: AuditOptions) -> Measured:
     given = read_predictions(asked)
-    found = audit_table(asked, given, _attributes(given.groups, given.others))
+    found = audit_table(asked, given, _attributes(asked, given.groups, given.others))
     columns = (asked.columns.score, asked.predictions.prediction)
     source = ", ".join(name for name in columns if name is not None)
     return Measured(found, source, len(given), {"predictions": source})
 
 
-def _attributes(groups: pd.DataFrame | None, others: pd.DataFrame | None) -> pd.DataFrame | None:
+def _attributes(
+    asked: AuditOptions, groups: pd.DataFrame | None, others: pd.DataFrame | None
+) -> pd.DataFrame | None:
     """The columns in which groups are searched; None if there is only one."""
+    groups = None if asked.columns.group_chances else groups
     frames = [frame for frame in (groups, others) if frame is not None]
+    if not frames:
+        return None
     together = pd.concat(frames, axis=1)
     together = together.loc[:, ~together.columns.duplicated()]
     return together if together.shape[1] > 1 else None
@@ -125,7 +132,7 @@ def _attributes(groups: pd.DataFrame | None, others: pd.DataFrame | None) -> pd.
 
 def _write_page(path: Path, found: Measured, asked: AuditOptions) -> None:
     from fairij.report import write_audit
-    from fairij.report.audit_words import LABEL_COLUMN
+    from fairij.report.audit_words import GROUP_COLUMNS, LABEL_COLUMN
 
     table, model, columns = asked.table.table, asked.model, asked.columns
     facts = {
@@ -136,7 +143,8 @@ def _write_page(path: Path, found: Measured, asked: AuditOptions) -> None:
         "SHA-256 of the table": file_hash(table),
         "query": asked.table.query,
         LABEL_COLUMN: columns.label,
-        "columns of groups": ", ".join(columns.sensitive),
+        GROUP_COLUMNS: ", ".join(columns.sensitive),
+        "columns of strata": ", ".join(columns.control or ()) or None,
         "further columns that were searched": ", ".join(asked.page.columns) or None,
         "column of weights": columns.weights,
         "cut-off": asked.how.threshold,

@@ -17,7 +17,9 @@ from fairij.cli.options import ApplyOptions, InfluenceOptions, ModelOptions
 from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
 from fairij.cli.rows import as_the_model_has_them
 from fairij.cli.streams import open_table
+from fairij.data.checks import number_between
 from fairij.errors import InvalidInputError
+from fairij.fairness.decisions import read_decisions
 from fairij.models.black_box.asking import onnx_inputs
 from fairij.models.black_box.correction import Kind
 from fairij.models.registry import adapt, is_black_box
@@ -156,7 +158,8 @@ def score_table(asked: ApplyOptions) -> None:
         raise InvalidInputError(
             f"{table} must have no column {taken[0]!r}, which is added to it: rename that column."
         )
-    score, labels = _answers(model, file.prepare(frame[names]))
+    cut = _cut_off(asked)
+    score, labels = _answers(model, file.prepare(frame[names]), cut)
     frame = frame.assign(**dict(zip(MADE, (score, labels), strict=True)))
     with whole_file(out, force=asked.force) as target:
         write_table(frame, target)
@@ -185,14 +188,34 @@ def _names(
     return known
 
 
-def _answers(model: Any, X: Any) -> tuple[Any, Any]:
+def _cut_off(asked: ApplyOptions) -> float | None:
+    """The chance of the model's second label from which a row has it; None: as it predicts."""
+    if asked.threshold is not None:
+        return number_between("threshold", asked.threshold, 0, 1)
+    if is_box_file(asked.edit):
+        return None
+    last = read_decisions(Edit.load(asked.edit).settings)[1]
+    if last.is_own:
+        return None
+    return 1 - last.cut_off if last.flipped else last.cut_off
+
+
+def _answers(model: Any, X: Any, cut: float | None) -> tuple[Any, Any]:
     """The chance of the last of two classes, and the predicted labels."""
+    score, labels, classes = _asked(model, X)
+    if cut is not None:
+        labels = np.asarray(classes)[(score >= cut).astype(int)]
+    return score, labels
+
+
+def _asked(model: Any, X: Any) -> tuple[Any, Any, Any]:
+    """The chances, the labels as the model predicts them, and its two classes."""
     if not hasattr(model, "predict_proba"):
         z = adapt(model).outputs(X).double().cpu().numpy()
         if z.ndim > 1:
             raise InvalidInputError("Scores in a table are for models of two labels.")
-        return 1 / (1 + np.exp(-z)), (z > 0).astype(np.int64)
+        return 1 / (1 + np.exp(-z)), (z > 0).astype(np.int64), [0, 1]
     p = np.asarray(model.predict_proba(X))
     if p.shape[1] != 2:
         raise InvalidInputError("Scores in a table are for models of two labels.")
-    return p[:, 1], pd.Series(model.predict(X)).to_numpy()
+    return p[:, 1], pd.Series(model.predict(X)).to_numpy(), model.classes_

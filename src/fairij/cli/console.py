@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
 NOT_DEFINED = "not defined"
 MOST_SUBGROUPS = 10  # on the screen
+MOST_GROUPS, MOST_RATES = 6, 4  # of many groups the lowest, and as many of the highest
 WIDE = 200  # columns of text where there is no screen, as in a file
 
 
@@ -119,6 +120,10 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         "notes": list(audit.notes),
         "calibration": _lines(audit.calibration),
         "subgroups": _subgroups_dict(audit.subgroups),
+        "views": [
+            dict(zip(["view", "metric", *columns[2:]], row, strict=True))
+            for row in audit.views.reset_index().itertuples(index=False)
+        ],
     }
 
 
@@ -177,6 +182,59 @@ def groups_table(title: str, audit: Audit) -> Table:
     return table
 
 
+def show_views(audits: Mapping[str, Audit]) -> None:
+    """The gaps of each stratum, or of each sensitive column, if they were asked for."""
+    from fairij.report.audit_sections import views_table
+    from fairij.report.wording import plain as in_words
+
+    known = [audit.views for audit in audits.values() if len(audit.views)]
+    if not known:
+        return
+    first = known[0]
+    names = list(dict.fromkeys(first.index.get_level_values("view")))
+    heads, _ = views_table(next(audit for audit in audits.values() if len(audit.views)))
+    metrics = dict.fromkeys(first.index.get_level_values("metric"))
+    shown = [metric for metric in metrics if in_words(metric) in heads]
+    title = f"each stratum, or sensitive column ({_level(audits)} intervals)"
+    table = table_of(title, ["in", "rows", "metric", *audits], numbers={"rows", *audits})
+    for view in names:
+        lead = (Text(str(view)), f"{first.loc[(view, 'count'), 'value']:.0f}")
+        for metric in shown:
+            cells = [
+                _cell(*map(float, audit.views.loc[(view, metric)])) for audit in audits.values()
+            ]
+            table.add_row(*lead, Text(in_words(metric)), *cells)
+            lead = (Text(), "")
+    show(table)
+
+
+def short_groups_table(title: str, audit: Audit) -> Table:
+    """Of many groups the lowest and the highest, a line for each, without intervals.
+
+    Groups of few rows are left out if there are enough others: they are at the ends by chance.
+    """
+    from fairij.fairness.missing import SMALL_CELL
+    from fairij.report.wording import plain as in_words
+
+    rates = [str(name) for name in audit.by_group if name != "count"]
+    by = next((name for name in rates if not name.startswith("accuracy")), rates[0])
+    large = audit.by_group[audit.by_group["count"] >= SMALL_CELL]
+    enough = len(large) >= 2 * MOST_GROUPS
+    ordered = (large if enough else audit.by_group).sort_values(by, kind="stable")
+    ends = [*ordered.index[:MOST_GROUPS], *ordered.index[-MOST_GROUPS:]]
+    shown = ordered.loc[list(dict.fromkeys(ends))]
+    heads = [in_words(name) for name in rates[:MOST_RATES]]
+    kind = f" of at least {SMALL_CELL} rows" if len(ordered) < len(audit.by_group) else ""
+    name = f"{title}: the lowest and the highest {in_words(by)} of {len(ordered):,} groups{kind}"
+    table = table_of(name, ["group", "rows", *heads], numbers={"rows", *heads})
+    for place, (group, line) in enumerate(shown.iterrows()):
+        if place == MOST_GROUPS:
+            table.add_section()
+        cells = [_cell(float(line[name]), math.nan, math.nan) for name in rates[:MOST_RATES]]
+        table.add_row(Text(str(group)), f"{line['count']:.0f}", *cells)
+    return table
+
+
 def show_subgroups(found: Subgroups) -> None:
     """The groups that a search found, if it found any, and how much was compared."""
     from fairij.report.wording import plain as in_words
@@ -210,7 +268,13 @@ def show_audits(title: str, audits: Mapping[str, Audit]) -> None:
     """All metrics side by side, then the groups of each model, then the positive label."""
     show(metrics_table(title, audits))
     for name, audit in audits.items():
-        show(groups_table(name if len(audits) > 1 else "by group", audit))
+        title = name if len(audits) > 1 else "by group"
+        if len(audit.by_group) > 2 * MOST_GROUPS:
+            show(short_groups_table(title, audit))
+            say("All groups, with intervals, are in --json, and on the page of an audit (--page).")
+        else:
+            show(groups_table(title, audit))
+    show_views(audits)
     for text in dict.fromkeys(text for a in audits.values() for text in (*a.undefined, *a.notes)):
         say(text)
     positive = positive_said(next(iter(audits.values())))

@@ -12,12 +12,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import typer
+from numpy.typing import NDArray
 
 from fairij.cli.black_boxes import opened_to_edit
 from fairij.cli.config import note_changed, shortened
 from fairij.cli.console import tell
 from fairij.cli.measure import model_speaks
-from fairij.cli.options import USUAL, ColumnOptions, EditOptions, FitTables, InfluenceOptions
+from fairij.cli.options import (
+    USUAL,
+    ColumnOptions,
+    EditOptions,
+    FitTables,
+    InfluenceOptions,
+    PageOptions,
+)
 from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
 from fairij.cli.rows import Part, check_every_group, read_part
 from fairij.data.rows import rank
@@ -42,10 +50,11 @@ from fairij.storage.tables import table_kind, write_table
 
 # options that are parameters of `FairIJ` as they are
 SAME = (
-    *("solver", "curvature", "drop", "validation_fraction", "holdout_fraction", "temperature"),
+    *("solver", "curvature", "drop", "validation_fraction", "holdout_fraction"),
     *("loss", "outputs", "weight_decay", "memory_limit", "confidence", "validation_use"),
     "random_state",
 )
+ID = "id"  # the column of what names a row
 MOST_DIGITS = 18  # of a number of rows
 QUICK = Grid(k=(1,), scales=(1.0,))  # scores need no search
 
@@ -69,11 +78,19 @@ def fit(
     mitigator.set_params(**settings)
     tables, columns = asked.tables, asked.columns
     train = read_train(tables, columns, file)
-    mitigator.set_params(classes=train.classes)
+    mitigator.set_params(
+        classes=train.classes,
+        pos_label=train.pos_label,
+        missing_groups=columns.missing_groups,
+        marginals=columns.marginals,
+    )
     X, y, weight, groups = shared_out(train.X, train.y, train.weight, train.groups)
     given: dict[str, Any] = {"sensitive_features": groups}
+    if train.grouping is not None:
+        given["sensitive_features"] = train.grouping.given(groups)
     validation = None
     if tables.validation is None:
+        _check_needs_validation(tables, columns)
         warnings.warn(
             "No --validation was given, so some of the training rows are used instead. The "
             "model was trained on them: it does better there than elsewhere, and gaps there "
@@ -83,12 +100,16 @@ def fit(
         )
     else:
         path, query = tables.validation, tables.validation_query
-        validation = read_part(path, query, columns, file, with_weights=False)
+        weights = tables.validation_weights
+        how: dict[str, Any] = {"with_weights": False, "measured_by": weights}
+        others = (tables.identifier,)
+        validation = read_part(path, query, columns, file, **how, not_features=others)
         check_every_group(train, validation)
         given = {
             "X_val": validation.X,
             "y_val": validation.y,
-            "sensitive_features_val": validation.groups,
+            "sensitive_features_val": validation.compared,
+            "sample_weight_val": validation.weight,
         }
     with model_speaks(), _naming(train), warnings.catch_warnings():
         if tables.validation is None:
@@ -99,6 +120,17 @@ def fit(
         raise typer.Exit
     _name_classes(mitigator, train)
     return Fitted(mitigator, train, validation)
+
+
+def _check_needs_validation(tables: FitTables, columns: ColumnOptions) -> None:
+    """Raise if an option was given that only rows of --validation can keep to."""
+    given = {"--validation-weights": tables.validation_weights, "--control": columns.control}
+    for option, value in given.items():
+        if value:
+            raise InvalidInputError(
+                f"{option} must go with --validation, whose rows it is about: name a table of "
+                "validation rows, or leave it out."
+            )
 
 
 @contextmanager
@@ -150,13 +182,26 @@ def read_train(tables: FitTables, columns: ColumnOptions, file: ModelFile) -> Pa
         file,
         with_groups=tables.validation is None,
         stream=tables.stream,
+        identifier=tables.identifier,
+        not_features=(tables.validation_weights,),
     )
+
+
+def read_test(
+    tables: FitTables, page: PageOptions, columns: ColumnOptions, file: ModelFile
+) -> Part:
+    """The test rows, which count as the validation rows do."""
+    assert page.test is not None
+    weights = tables.validation_weights
+    how: dict[str, Any] = {"with_weights": False, "measured_by": weights}
+    others = (tables.identifier,)
+    return read_part(page.test, page.test_query, columns, file, **how, not_features=others)
 
 
 def _name_classes(mitigator: FairIJ, train: Part) -> None:
     """Name the classes as the table does, if they were given as 0 and 1."""
     mitigator.classes_ = train.named(mitigator.classes_)
-    label = positive_label(mitigator.classes_)
+    label = positive_label(mitigator.classes_, mitigator.decisions_[0])
     for name in ("before_", "after_", "holdout_before_", "holdout_after_"):
         audit = getattr(mitigator, name)
         if audit is not None:
@@ -174,6 +219,8 @@ def make_mitigator(model: Any, edit: EditOptions) -> FairIJ:
         selection=_selection(edit),
         parameters=_parameters(edit.parameters),
         batch_size=edit.batch_size or "auto",
+        threshold=edit.cut(),
+        temperature="auto" if edit.temperature is None else edit.temperature,
         **same,
     )
 
@@ -257,11 +304,13 @@ def _limit(text: str) -> tuple[str, Any]:
         ) from None
 
 
-def scores_frame(mitigator: FairIJ) -> pd.DataFrame:
+def scores_frame(mitigator: FairIJ, identifier: NDArray[Any] | None = None) -> pd.DataFrame:
     """One line per training row: its influence and its rank; NaN for rows split off."""
     scores = pd.Series(mitigator.influence_)
     ranks = scores.rank(ascending=False, method="first").astype("Int64")
     frame = pd.DataFrame({"row": np.arange(len(scores)), "influence": scores, "rank": ranks})
+    if identifier is not None:
+        frame.insert(1, ID, identifier)
     if mitigator.joint_influence_ is not None:
         frame["joint_influence"] = mitigator.joint_influence_
     if mitigator.loss_influence_ is not None:
@@ -280,8 +329,9 @@ def write_scores(asked: InfluenceOptions) -> None:
         check_inputs_apart(target, asked.files())
     file = opened_to_edit(asked)
     note_changed(asked.config, asked.files())
-    mitigator = fit(file, asked, search=QUICK).mitigator
-    frame = scores_frame(mitigator)
+    fitted = fit(file, asked, search=QUICK)
+    mitigator = fitted.mitigator
+    frame = scores_frame(mitigator, fitted.train.identifier)
     with whole_file(out, force=force) as target, whole_file(settings_file, force=force) as noted:
         write_table(frame, target)
         noted.write_text(asked.settings("influence"), encoding="utf-8")

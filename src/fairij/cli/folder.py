@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fairij._version import __version__
 from fairij.cli.console import audit_dict, plain
 from fairij.cli.contents import Holds
-from fairij.cli.fitting import scores_frame
+from fairij.cli.fitting import ID, scores_frame
 from fairij.cli.naming import labels_of
 from fairij.cli.options import PageOptions
 from fairij.cli.outputs import MARK, PAGE
@@ -27,6 +28,7 @@ from fairij.fairness.decisions import read_decisions
 from fairij.fairness.optimism import HonestGap
 from fairij.fairness.paired import Paired
 from fairij.language.probes import ProbeChange
+from fairij.language.swapping import sentences
 from fairij.method.preparation import get_search
 from fairij.method.refit import PredictedRefit
 from fairij.mitigator import FairIJ
@@ -49,7 +51,11 @@ MODEL_HOLDS = Holds(
 )
 HOLDS = {
     EDIT: Holds("The edit: parameters, and the numbers of the rows that it leaves out.", True),
-    INFLUENCE: Holds("One line for each training row: its number and its scores.", True),
+    INFLUENCE: Holds(
+        "One line for each training row: its number, its scores, and its --identifier if one was "
+        "named.",
+        True,
+    ),
     SUMMARY: Holds("The figures of the run: rates and gaps of groups, and diagnostics."),
     CANDIDATES: Holds("Every edit that was tried, with its gap and accuracy."),
     MARK: Holds("The options of the run, with the paths and hashes of its files."),
@@ -71,12 +77,16 @@ def folder_holds(model: str, page: PageOptions) -> dict[str, Holds]:
 
 
 def write_result(
-    folder: Path, fitted: FairIJ, about: Mapping[str, Any], test: Comparison | None
+    folder: Path,
+    fitted: FairIJ,
+    about: Mapping[str, Any],
+    test: Comparison | None,
+    identifier: NDArray[Any] | None = None,
 ) -> dict[str, Any]:
     """Write edit, candidates, scores and summary; return the summary."""
     fitted.edit_.save(folder / EDIT)
     fitted.candidates_.to_csv(folder / CANDIDATES, index=False)
-    scores_frame(fitted).to_csv(folder / INFLUENCE, index=False)
+    scores_frame(fitted, identifier).to_csv(folder / INFLUENCE, index=False)
     parts = {"validation": {"before": fitted.before_, "after": fitted.after_}}
     if fitted.holdout_before_ is not None and fitted.holdout_after_ is not None:
         parts["holdout"] = {"before": fitted.holdout_before_, "after": fitted.holdout_after_}
@@ -199,7 +209,7 @@ def _exactly(path: Path) -> pd.DataFrame:
         numbers = texts.to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers if any("." in str(t) or t != t for t in texts) else numbers.astype(int)
 
-    return pd.DataFrame({name: column(name) for name in cells.columns})
+    return pd.DataFrame({name: column(name) for name in cells.columns if name != ID})
 
 
 def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
@@ -223,6 +233,9 @@ def audit_from_dict(stored: Mapping[str, Any]) -> Audit:
         frame(stored.get("ratios", {})),
         frame(stored.get("scores", {})),
     )
+    if stored.get("views"):
+        views = pd.DataFrame(stored["views"]).set_index(["view", "metric"]).astype(float)
+        found = replace(found, views=views)
     scores = stored.get("group_scores", [])
     if not scores:
         return found
@@ -246,7 +259,7 @@ def write_page(
         rows = {
             "X_test": test.X,
             "y_test": labels_of(train, test),
-            "sensitive_features_test": test.groups,
+            "sensitive_features_test": test.weighed,
         }
     shown = page.show_column or []
     is_shown = not train.is_text or set(train.feature_names) <= set(shown)
@@ -255,7 +268,7 @@ def write_page(
         target,
         X=train.features if is_shown else _lengths(train.features),
         y=train.label,
-        sensitive_features=train.groups,
+        sensitive_features=None if train.groups is None else _all_known(train.groups),
         title=page.title,
         show_rows=page.show_rows,
         show_columns=shown,
@@ -265,12 +278,23 @@ def write_page(
     )
 
 
+def _all_known(groups: pd.DataFrame) -> pd.DataFrame:
+    """The groups of training rows, where some may be missing."""
+    lost = groups.columns[groups.isna().any()]
+    return groups.assign(**{name: groups[name].astype(object).fillna("not known") for name in lost})
+
+
 def write_card(
-    fitted: FairIJ, target: Path, shown: Comparison, file: ModelFile, measured_on: Path | None
+    fitted: FairIJ,
+    target: Path,
+    shown: Comparison,
+    file: ModelFile,
+    measured_on: Path | None,
+    about: About | None = None,
 ) -> None:
     """Write the model card, named after the model file and the table that was measured on."""
     dataset = "not named" if measured_on is None else measured_on.name
-    text = card_of(fitted, shown, name=file.saved_name(), dataset=dataset)
+    text = card_of(fitted, shown, name=file.saved_name(), dataset=dataset, about=about)
     target.write_text(text, encoding="utf-8", errors="replace")
 
 
@@ -288,6 +312,12 @@ def probe_of(
     tables = [(part.features, part.groups) for part in (test, train) if part is not None]
     own = None if page.probe is None else read_templates(page.probe)
     return probed(fitted, tables, own, lambda texts: file.prepare(pd.DataFrame({"text": texts})))
+
+
+def check_probe(page: PageOptions) -> None:
+    """Refuse sentences of the user's own that cannot be used, before the work."""
+    if page.probe is not None:
+        sentences(templates=read_templates(page.probe))
 
 
 def read_templates(path: Path) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fairij.cli.audit_options import GateOptions
 from fairij.cli.console import show, table_of
-from fairij.cli.options import check_choice, constraints
+from fairij.cli.options import ColumnOptions, check_choice, constraints
 from fairij.cli.outputs import whole_file
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit, Gate, gate
@@ -77,12 +77,19 @@ def _limits(option: str, texts: list[str] | None) -> Any:
 
 
 def write_files(
-    made: Gate, audit: Audit, asked: GateOptions, title: str, about: Path, *, force: bool
+    made: Gate,
+    audit: Audit,
+    asked: GateOptions,
+    columns: ColumnOptions,
+    title: str,
+    about: Path,
+    *,
+    force: bool,
 ) -> None:
     """The files that were asked for; ``about`` is the file that was measured."""
     texts = {
         "junit": lambda: junit(made, title),
-        "markdown": lambda: markdown(made, audit, title),
+        "markdown": lambda: markdown(made, audit, title, columns.label, columns.sensitive),
         "sarif": lambda: sarif(made, about.as_posix()),
     }
     for name, path in asked.files().items():

@@ -28,8 +28,8 @@ from fairij.fairness import Audit, audit, audit_regression
 from fairij.models import adapt
 from fairij.models.doubts import Outputs, check_are_logits, doubts, outputs_asked
 from fairij.models.labels import (
-    class_words,
     decision_of,
+    decision_words,
     encode_labels,
     known_classes,
     positive_label,
@@ -129,25 +129,26 @@ def measured(
     if not confirmed:
         check_are_logits(editable, labels.loss, z)
     named = replace(labels, classes=part.named(labels.classes))
-    for notice in doubts(named, z, confirmed=confirmed or part.classes is not None):
+    decision = decision_of(labels, how.cut(), part.pos_label, z)
+    for notice in doubts(named, z, decision, confirmed=confirmed or part.classes is not None):
         warnings.warn(notice.text, notice.category, stacklevel=2)
-    decision = decision_of(named, how.cut(), None, z)
     weight = None if part.weight is None else torch.as_tensor(part.weight)
     predicted = labels.loss.predict(decision.outputs(z, weight)).cpu().numpy()
-    truth = labels.train.cpu().numpy()
+    truth = decision.truth(labels.train).cpu().numpy()
     settings: dict[str, Any] = {"confidence": how.confidence, "random_state": how.random_state}
     if not labels.loss.is_classification:
         if part.weight is not None:
             raise InvalidInputError("Weights are for classification; leave --weights out.")
-        return audit_regression(truth, predicted, sensitive_features=part.groups, **settings)
+        return audit_regression(truth, predicted, sensitive_features=part.compared, **settings)
     if len(labels.classes) > 2:  # of two classes, 1 is the positive one
         predicted, truth = labels.classes[predicted], labels.classes[truth.astype(int)]
-    settings |= {"sample_weight": part.weight, "class_names": class_words(named.classes)}
+    words = decision_words(named.classes, decision)
+    settings |= {"sample_weight": part.weight, "class_names": words}
     settings["attributes"] = attributes
     if len(labels.classes) == 2:
         settings["scores"] = decision.chance(z).cpu().numpy()
-    found = audit(truth, predicted, sensitive_features=part.groups, **settings)
-    return replace(found, positive_label=positive_label(named.classes))
+    found = audit(truth, predicted, sensitive_features=part.compared, **settings)
+    return replace(found, positive_label=positive_label(named.classes, decision))
 
 
 def _check_rows(part: Part, *, one_output: bool) -> None:

@@ -8,12 +8,13 @@ import numpy as np
 
 from fairij.cli.black_boxes import opened_to_edit, reader
 from fairij.cli.config import file_hash, note_changed
-from fairij.cli.console import metrics_table, positive_said, print_json, say, show
+from fairij.cli.console import metrics_table, positive_said, print_json, say, show, show_views
 from fairij.cli.edits import save_model
 from fairij.cli.errors import TARGET_MISSED, fail
-from fairij.cli.fitting import Fitted, fit
+from fairij.cli.fitting import Fitted, fit, read_test
 from fairij.cli.folder import (
     CARD,
+    check_probe,
     folder_holds,
     probe_of,
     write_card,
@@ -23,7 +24,7 @@ from fairij.cli.folder import (
 from fairij.cli.naming import about_of, note_tables, tried_on
 from fairij.cli.options import ColumnOptions, EditOptions, MitigateOptions
 from fairij.cli.outputs import MARK, PAGE, check_folder, check_inputs_apart, whole_folder
-from fairij.cli.rows import Part, check_two_groups, features_said, read_part
+from fairij.cli.rows import Part, check_two_groups, features_said
 from fairij.errors import InvalidInputError
 from fairij.method.preparation import get_selection
 from fairij.mitigator import FairIJ
@@ -31,7 +32,7 @@ from fairij.report.about import About
 from fairij.report.checks import checks
 from fairij.report.comparisons import Comparison, on_validation_rows
 from fairij.report.headline import answer, costs
-from fairij.report.probe import probe_summary
+from fairij.report.probe import probe_check, probe_summary
 from fairij.report.shortfalls import Shortfall, first_lines, shortfalls
 from fairij.report.verdicts import MEANING, Check, reasons, worst
 from fairij.storage.model_files import ModelFile
@@ -44,10 +45,11 @@ def run(asked: MitigateOptions) -> None:
     check_folder(out, COMMAND, force=asked.force)
     check_inputs_apart(out, asked.files())
     _check_apart(asked)
+    check_probe(page)
     file = opened_to_edit(asked)
     test = None
     if page.test is not None:
-        test = read_part(page.test, page.test_query, asked.columns, file, with_weights=False)
+        test = read_test(asked.tables, page, asked.columns, file)
         check_two_groups(test, page.test)
     note_changed(asked.config, asked.files())
     refits = tuple(asked.page.predict_refit or ())
@@ -67,7 +69,7 @@ def run(asked: MitigateOptions) -> None:
         (folder / MARK).write_text(asked.settings(COMMAND), encoding="utf-8")
         facts = _facts(file, fitted, asked.columns, test, shown, about)
         facts |= {} if probe is None else {"probe": probe_summary(probe)}
-        summary = write_result(folder, mitigator, facts, unseen)
+        summary = write_result(folder, mitigator, facts, unseen, fitted.train.identifier)
         write_page(
             mitigator,
             folder / PAGE,
@@ -79,13 +81,14 @@ def run(asked: MitigateOptions) -> None:
         )
         if page.model_card:
             table = page.test or asked.tables.validation or asked.tables.train
-            write_card(mitigator, folder / CARD, shown, file, table)
+            write_card(mitigator, folder / CARD, shown, file, table, about)
     if asked.as_json:
         print_json({**summary, "out": out})
     else:
         if probe is not None and probe.verdict == "red":
             say(probe.sentence)
         found = checks(mitigator, on_validation_rows(mitigator), unseen, about)
+        found += [] if probe is None else [probe_check(mitigator, probe)]
         _show(shown, summary, features_said(fitted.train, asked.columns), found)
         if test is None:
             say("The choice was made on these rows: give --test for figures that you can rely on.")
@@ -148,6 +151,7 @@ def _show(shown: Comparison, summary: dict[str, Any], said: str, found: list[Che
         say(text)
     audits = {"before": shown.before, "after": shown.after}
     show(metrics_table(f"Before and after, on {shown.rows}", audits))
+    show_views(audits)
     for text in shown.said:
         say(text)
     say(f"{summary['answer']} {summary['costs']}".strip())

@@ -37,7 +37,7 @@ def about_of(
         tables={name: path.name for name, path in files.items() if path is not None},
         label=columns.label,
         groups=tuple(dict.fromkeys(columns.sensitive)),
-        favourable_given=columns.positive is not None or bool(columns.classes),
+        favourable_given=bool(columns.positive or columns.classes or columns.pos_label),
     )
 
 
@@ -66,4 +66,4 @@ def note_tables(fitted: Fitted, test: Part) -> None:
 def tried_on(fitted: FairIJ, train: Part, test: Part) -> Comparison | None:
     """Both models on the test rows."""
     with model_speaks():
-        return on_test_rows(fitted, test.X, labels_of(train, test), test.groups)
+        return on_test_rows(fitted, test.X, labels_of(train, test), test.weighed)

@@ -148,13 +148,41 @@ class ColumnOptions:
         "`influence` and `mitigate` the training rows only.",
     ] = None
     positive: Annotated[str | None, "The label that counts as 1; all others count as 0."] = None
+    pos_label: Annotated[
+        str | None,
+        "The favourable one of two labels: all rates are about it. Default: the one that counts "
+        "as 1.",
+    ] = None
     classes: Annotated[
         list[str] | None,
         "The labels in the order of the model's outputs, the negative of two first; repeat it. "
         "It also confirms an order that the table speaks against.",
     ] = None
+    control: Annotated[
+        list[str] | None,
+        "Compare groups only among rows that are alike in this column (a stratum); repeatable.",
+    ] = None
+    marginals: Annotated[
+        bool,
+        "Of several sensitive columns: compare the groups of each column, not of combinations.",
+    ] = False
+    missing_groups: Annotated[
+        str, "error; or ignore: rows without a group take no part in gaps."
+    ] = "error"
+    group_chances: Annotated[
+        bool,
+        "The sensitive columns are chances from 0 to 1, one column for each group.",
+    ] = False
     text: Annotated[str | None, "The column of text, for a Hugging Face model."] = None
     score: Annotated[str | None, SCORE_HELP] = None
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.group_chances and self.marginals:
+            raise InvalidInputError(
+                "--marginals is for columns of groups, and --group-chances says that each column "
+                "is one group: leave one of the two out."
+            )
 
 
 @dataclass(frozen=True)
@@ -193,6 +221,13 @@ class FitTables:
     ] = None
     train_query: Annotated[str | None, "SQL, if --train is a DuckDB file."] = None
     validation_query: Annotated[str | None, "SQL, if --validation is a DuckDB file."] = None
+    validation_weights: Annotated[
+        str | None,
+        "The column of what each validation and test row counts in all that is measured.",
+    ] = None
+    identifier: Annotated[
+        str | None, "A column of --train that names its rows; it is carried into influence.csv."
+    ] = None
     stream: Annotated[
         bool,
         "Read the features of --train in chunks, for more rows than memory holds. Parquet and "
@@ -285,7 +320,9 @@ class EditOptions:
     holdout_fraction: Annotated[float, "Fraction of validation rows that the edit never sees."] = (
         0.0
     )
-    temperature: Annotated[float, "Sharpness of the soft score."] = 1.0
+    temperature: Annotated[
+        float | None, "Sharpness of the soft score. Default: 3 for a black box, else 1."
+    ] = None
     loss: Annotated[
         str,
         "The training loss: auto, binary_cross_entropy, softmax_cross_entropy, "
@@ -311,9 +348,13 @@ class EditOptions:
     ] = "linear"
     confidence: Annotated[float, "Level of the intervals."] = 0.95
     random_state: Annotated[int, Option(min=0, help="Seed of every random choice.")] = 0
+    threshold: Annotated[str | None, THRESHOLD_HELP] = None
 
     def __post_init__(self) -> None:
         check_choices(self)
+
+    def cut(self) -> float | TopShare | None:
+        return threshold_of(self.threshold)
 
     @property
     def gap(self) -> str:
@@ -408,6 +449,11 @@ class ApplyOptions:
         Path | None,
         "Write this table with the scores of the edited model, instead of the edited model.",
     ] = None
+    threshold: Annotated[
+        float | None,
+        "With --table: the chance from which a row is predicted to have the model's second label. "
+        "Default: that of the edit, else 0.5.",
+    ] = None
     score: Annotated[str | None, SCORE_HELP] = None
     features: Annotated[
         list[str] | None, "A feature column of the table, if the model knows none; repeatable."
@@ -464,6 +510,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "loss": ("auto", *LOSSES),
         "outputs": OUTPUTS,
         "correction": ("linear", "trees"),
+        "missing_groups": ("error", "ignore"),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,18 @@ from fairij.cli.audit_options import AuditOptions
 from fairij.cli.options import (
     ColumnOptions,
 )
-from fairij.cli.rows import check_missing, groups_of, weights_of
+from fairij.cli.rows import (
+    Grouping,
+    check_missing,
+    grouping_of,
+    groups_of,
+    weights_of,
+    written,
+)
 from fairij.errors import InvalidInputError
 from fairij.fairness import Audit, audit, audit_regression
-from fairij.fairness.groups import encode_groups
 from fairij.fairness.score_audits import ROUNDED
+from fairij.fairness.views import collapsed
 from fairij.storage.tables import read_table, require_columns
 
 REVERSED = 0.45  # upper end of an AUC below which scores speak for the other label
@@ -36,6 +43,7 @@ class Predictions:
     names: tuple[str, str] | None  # what labels 0 and 1 stand for, if there are two
     favourable: int = 1
     others: pd.DataFrame | None = None  # further columns that were asked for
+    grouping: Grouping = field(default_factory=Grouping)
 
     def __len__(self) -> int:
         return len(self.truth)
@@ -46,7 +54,7 @@ def audit_table(
 ) -> Audit:
     """The audit of the predictions in a table."""
     how, settings = asked.how, dict[str, Any](confidence=asked.how.confidence)
-    settings["sensitive_features"] = found.groups
+    settings["sensitive_features"] = found.grouping.of(found.groups)
     if how.loss == "squared_error":
         if found.weight is not None:
             raise InvalidInputError("Weights are for classification; leave --weights out.")
@@ -86,11 +94,13 @@ def read_predictions(asked: AuditOptions) -> Predictions:
     named = [name for name in roles if name is not None]
     sensitive = list(dict.fromkeys(columns.sensitive))
     explored = list(asked.page.columns)
-    require_columns(list(frame.columns), [*named, *sensitive, *explored], where=str(path))
+    strata = list(dict.fromkeys(columns.control or ()))
+    require_columns(list(frame.columns), [*named, *sensitive, *strata, *explored], where=str(path))
     for name in named:
         check_missing(frame[name], path, "one of the columns that are measured")
-    groups = groups_of(frame[sensitive], path)
-    if len(names := encode_groups(groups).names) < 2:
+    groups = groups_of(frame[sensitive], path, columns)
+    grouping = grouping_of(columns, frame, path)
+    if len(names := collapsed(grouping.of(groups)).names) < 2:
         raise InvalidInputError(
             f"A gap needs at least two groups, but all rows of {path} are of {names[0]!r}: add "
             "rows of another group, or name another column by --sensitive."
@@ -100,7 +110,7 @@ def read_predictions(asked: AuditOptions) -> Predictions:
         if given.prediction is None:
             raise InvalidInputError("Predicted numbers are named by --prediction.")
         truth, made = (frame[name].to_numpy() for name in (columns.label, given.prediction))
-        return Predictions(truth, made, None, groups, weight, None)
+        return Predictions(truth, made, None, groups, weight, None, grouping=grouping)
     score = None if columns.score is None else _scores(frame[columns.score], path)
     predicted = None if given.prediction is None else frame[given.prediction]
     y, said, labels, favourable = _labels(frame[columns.label], predicted, columns, path)
@@ -110,7 +120,8 @@ def read_predictions(asked: AuditOptions) -> Predictions:
             "more: name the column of predicted labels by --prediction, and leave --score out."
         )
     others = frame[explored] if explored else None
-    return Predictions(y, said, score, groups, weight, labels, favourable, others)
+    roles_of = (y, said, score, groups, weight, labels, favourable, others)
+    return Predictions(*roles_of, grouping)
 
 
 def _scores(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:
@@ -140,15 +151,27 @@ def _labels(
     """
     both = [label] if predicted is None else [label, predicted]
     is_numeric = all(column.dtype.kind in "iufb" for column in both)
-    texts = [column.map(_written) for column in both]
+    texts = [column.map(written) for column in both]
     _check_same_words(texts, both, columns.classes, path)
     found = sorted(set().union(*(set(text) for text in texts)))
     order = _order(found, columns, is_numeric=is_numeric, path=path, name=str(label.name))
     if order is None:
+        if columns.pos_label is not None:
+            raise InvalidInputError(
+                f"--pos-label is for two labels, and {label.name!r} of {path} has {len(found)}: "
+                "leave it out."
+            )
         each = [np.asarray(text, dtype=object) for text in texts]
         return each[0], each[1] if predicted is not None else None, None, 1
     coded = [(text == order[1]).to_numpy().astype(np.int64) for text in texts]
     favourable = 1 if columns.positive is None else order.index(columns.positive)
+    if columns.pos_label is not None:
+        if columns.pos_label not in order:
+            raise InvalidInputError(
+                f"--pos-label {columns.pos_label} is no value of {label.name!r} in {path}; found: "
+                f"{', '.join(order)}."
+            )
+        favourable = order.index(columns.pos_label)
     return coded[0], coded[1] if predicted is not None else None, order, favourable
 
 
@@ -217,13 +240,6 @@ def _order(
         )
     other = listed[1] if listed[0] == positive else listed[0]
     return other, positive
-
-
-def _written(value: Any) -> str:
-    """A label as people write it: 1.0 and True as 1."""
-    if isinstance(value, (bool, np.bool_)):
-        return str(int(value))
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _check_direction(made: Audit, found: Predictions, asked: AuditOptions) -> None:

@@ -40,8 +40,9 @@ from fairij.errors import FairIJWarning
 # what most people set, in this order; the help has it first and the rest in boxes
 MOST_SET = (
     *("model", "score", "prediction", "edit", "table", "train", "validation", "test"),
-    *("label", "sensitive", "positive", "constraints", "accuracy_budget", "target_gap"),
-    *("max_gap", "min_ratio", "page", "out", "random_state", "force", "as_json", "config"),
+    *("label", "sensitive", "positive", "pos_label", "constraints", "accuracy_budget"),
+    *("target_gap", "max_gap", "min_ratio", "page", "out", "random_state", "force"),
+    *("as_json", "config"),
 )
 PANELS: dict[type | None, str] = {
     EditOptions: "The edit: more settings",

@@ -19,13 +19,12 @@ from fairij.cli.config import (
     shortened,
 )
 from fairij.cli.contents import add_to_contents, is_listed_and_changed
-from fairij.cli.fitting import make_mitigator, read_train
+from fairij.cli.fitting import make_mitigator, read_test, read_train
 from fairij.cli.folder import page_holds, probe_of, read_result, write_page
 from fairij.cli.former import renamed_keys
 from fairij.cli.naming import about_of
 from fairij.cli.options import ColumnOptions, EditOptions, FitTables, ModelOptions, PageOptions
 from fairij.cli.outputs import MARK, PAGE, check_file, whole_file
-from fairij.cli.rows import read_part
 from fairij.cli.trust import RUNS_CODE, notes_of, require_given
 from fairij.errors import InvalidInputError
 from fairij.models.registry import is_black_box
@@ -68,7 +67,7 @@ def write_again(
     with _as_said_in(folder / MARK):
         train, test = read_train(tables, columns, file), None
         if page.test is not None:
-            test = read_part(page.test, page.test_query, columns, file, with_weights=False)
+            test = read_test(tables, page, columns, file)
     if len(train) != len(fitted.influence_):
         raise InvalidInputError(
             f"{tables.train} must be the training table of that run, of {len(fitted.influence_)} "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,54 @@ from fairij.cli.options import ColumnOptions
 from fairij.cli.streams import open_table
 from fairij.data.sources import READ_ROWS, Source
 from fairij.errors import InvalidInputError
-from fairij.fairness.groups import encode_groups
+from fairij.fairness.groups import (
+    GroupChances,
+    Groups,
+    MissingGroups,
+    encode_groups,
+    relative,
+)
+from fairij.fairness.views import cells_of, collapsed
 from fairij.models import adapt
 from fairij.storage.model_files import ModelFile
 from fairij.storage.model_files.columns import check_categories
 from fairij.storage.tables import require_columns
 
 Words = tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How sensitive columns make groups."""
+
+    missing: MissingGroups = "error"
+    chances: bool = False
+    marginals: bool = False
+    control: pd.DataFrame | None = None
+
+    def of(self, sensitive: pd.DataFrame) -> Groups:
+        """The groups of these columns."""
+        return cells_of(
+            self.given(sensitive),
+            missing=self.missing,
+            control_features=self.control,
+            marginals=self.marginals,
+        )
+
+    def given(self, sensitive: Any) -> Any:
+        """The columns as `FairIJ` takes them."""
+        return GroupChances(sensitive) if self.chances else sensitive
+
+
+def grouping_of(columns: ColumnOptions, frame: pd.DataFrame, path: Path) -> Grouping:
+    """How the sensitive columns of a table make groups; the frame has the columns of strata."""
+    control = None
+    if columns.control:
+        control = frame[list(dict.fromkeys(columns.control))]
+        for name in control.columns:
+            check_missing(control[name], path, "a column of strata")
+    missing: MissingGroups = "ignore" if columns.missing_groups == "ignore" else "error"
+    return Grouping(missing, columns.group_chances, columns.marginals, control)
 
 
 @dataclass(frozen=True)
@@ -38,6 +81,20 @@ class Part:
     is_text: bool = False  # the one feature
     classes: list[Any] | None = None  # as ``y`` has them, if their order was given
     others: pd.DataFrame | None = None  # further columns that were asked for
+    pos_label: Any = None  # the favourable label as ``y`` has it, if it was named
+    grouping: Grouping | None = None
+    identifier: NDArray[Any] | None = None
+
+    @cached_property
+    def compared(self) -> Groups:
+        """The groups as gaps are measured between them; rows count by their weights, if any."""
+        assert self.groups is not None
+        return (self.grouping or Grouping()).of(self.groups)
+
+    @property
+    def weighed(self) -> Groups:
+        """The same, of rows that count by their weights in all that is measured."""
+        return self.compared.weighted(relative(self.weight))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -71,8 +128,14 @@ def read_part(
     with_weights: bool = True,
     stream: bool = False,
     others: Sequence[str] = (),
+    measured_by: str | None = None,
+    identifier: str | None = None,
+    not_features: Iterable[str | None] = (),
 ) -> Part:
-    """Read a table for this model. Groups are optional without ``with_groups``."""
+    """Read a table for this model. Groups are optional without ``with_groups``.
+
+    ``measured_by`` is a column of weights that count where the rows are measured.
+    """
     if stream and file.takes_text:
         raise InvalidInputError(
             "--stream is for models that take columns, and this one reads text."
@@ -80,16 +143,20 @@ def read_part(
     table = open_table(path, query, stream=stream)
     sensitive = list(dict.fromkeys(columns.sensitive))
     weights = [columns.weights] if columns.weights and with_weights else []
+    weights = [measured_by] if measured_by else weights
     has_groups = with_groups or all(name in table.columns for name in sensitive)
     needed = [
         columns.label,
         *([file.score] if file.score else []),
         *weights,
         *(sensitive if has_groups else []),
+        *((columns.control or []) if with_groups else []),
+        *([identifier] if identifier else []),
         *others,
     ]
     require_columns(table.columns, needed, where=str(path))
-    names = _feature_names(table.columns, columns, file, path)
+    apart = {name for name in (*weights, identifier, *not_features) if name is not None}
+    names = _feature_names(table.columns, columns, file, path, apart)
     frame = table.read(list(dict.fromkeys(needed)))
     label = frame[columns.label]
     check_missing(label, path, "the label column")
@@ -103,11 +170,14 @@ def read_part(
         y,
         label.to_numpy(),
         words,
-        groups_of(frame[sensitive], path) if has_groups else None,
+        groups_of(frame[sensitive], path, columns) if has_groups else None,
         weights_of(frame[weights[0]], path) if weights else None,
         file.takes_text,
         classes,
         frame[list(others)] if others else None,
+        _favourable(columns, y, words, path),
+        grouping_of(columns, frame, path) if with_groups else None,
+        frame[identifier].to_numpy() if identifier else None,
     )
 
 
@@ -116,7 +186,7 @@ def _in_parts(features: pd.DataFrame | Source) -> Iterable[pd.DataFrame]:
 
 
 def _feature_names(
-    known: Sequence[str], columns: ColumnOptions, file: ModelFile, path: Path
+    known: Sequence[str], columns: ColumnOptions, file: ModelFile, path: Path, apart: set[str]
 ) -> list[str]:
     if file.takes_text:
         if columns.text is None:
@@ -131,7 +201,7 @@ def _feature_names(
     if asked:
         require_columns(known, asked, where=str(path))
         return asked
-    left_out = {columns.label, columns.weights, columns.score}
+    left_out = {columns.label, columns.weights, columns.score, *apart}
     left_out |= set() if columns.sensitive_as_features else set(columns.sensitive)
     names = [name for name in known if name not in left_out]
     if not names:
@@ -155,9 +225,12 @@ def as_the_model_has_them(
     return names
 
 
-def groups_of(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
-    for name in frame.columns:
-        check_missing(frame[name], path, "the sensitive column")
+def groups_of(frame: pd.DataFrame, path: Path, columns: ColumnOptions) -> pd.DataFrame:
+    if columns.missing_groups == "error":
+        for name in frame.columns:
+            check_missing(frame[name], path, "the sensitive column")
+    if columns.group_chances or frame.isna().any(axis=None):
+        return frame
     absent = encode_groups(frame).absent
     if absent:
         raise InvalidInputError(
@@ -169,7 +242,7 @@ def groups_of(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 def check_two_groups(part: Part, path: Path) -> Part:
     """Raise if there is only one group: there is no gap to measure."""
-    names = encode_groups(part.groups).names
+    names = collapsed(part.compared).names
     if len(names) < 2:
         raise InvalidInputError(
             f"A gap needs at least two groups, but all rows of {path} are of {names[0]!r}: add "
@@ -180,11 +253,12 @@ def check_two_groups(part: Part, path: Path) -> Part:
 
 def check_every_group(train: Part, validation: Part) -> None:
     """Raise if a group of the training table has no validation rows."""
-    if train.groups is None or validation.groups is None:
+    if train.groups is None or validation.groups is None or _has_chances(validation):
         return
     for name in train.groups.columns:
         there = set(map(str, validation.groups[name]))
-        absent = [v for v in map(str, train.groups[name].unique()) if v not in there]
+        known = train.groups[name].dropna().unique()
+        absent = [v for v in map(str, known) if v not in there]
         if absent:
             raise InvalidInputError(
                 f"Every group must have validation rows, but {name!r} = "
@@ -192,6 +266,10 @@ def check_every_group(train: Part, validation: Part) -> None:
                 "(the training table has such rows): add some to the validation table, or take "
                 "those rows out."
             )
+
+
+def _has_chances(part: Part) -> bool:
+    return part.grouping is not None and part.grouping.chances
 
 
 def weights_of(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:
@@ -317,6 +395,28 @@ def _known(file: ModelFile) -> list[str] | None:
     return None if classes is None else [str(name) for name in classes.tolist()]
 
 
+def _favourable(columns: ColumnOptions, y: NDArray[Any], words: Words, path: Path) -> Any:
+    """The label of --pos-label as ``y`` has it; None if it is not given."""
+    if columns.pos_label is None:
+        return None
+    values = y[np.sort(np.unique(y, return_index=True)[1])].tolist()
+    known = {str(word): code for code, word in enumerate(words)} if words else {}
+    known = known or {str(written(value)): value for value in values}
+    if columns.pos_label not in known:
+        raise InvalidInputError(
+            f"--pos-label {columns.pos_label} is no value of {columns.label!r} in {path}; found: "
+            f"{', '.join(list(known)[:8])}."
+        )
+    return known[columns.pos_label]
+
+
+def written(value: Any) -> str:
+    """A label as people write it: 1.0 and True as 1."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def _check_is_the_models(positive: str, known: list[str]) -> None:
     if len(known) != 2:
         raise InvalidInputError(
@@ -326,5 +426,5 @@ def _check_is_the_models(positive: str, known: list[str]) -> None:
     if positive != known[1]:
         raise InvalidInputError(
             f"The model was trained with {known[1]!r} as the positive label, not {positive!r}: "
-            "leave --positive out."
+            f"leave --positive out. For rates about {positive!r} say --pos-label {quote(positive)}."
         )

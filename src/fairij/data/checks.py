@@ -21,6 +21,7 @@ from fairij.data.sparse import check_sparse
 from fairij.errors import InvalidInputError, Notice, SeenRowsWarning
 from fairij.fairness import groups as per_row
 from fairij.fairness.groups import Groups, MissingGroups, encode_groups
+from fairij.fairness.views import cells_of, within_strata
 
 SEEN_ROWS = (
     "The validation rows are split off `X`. If the model was trained on them too, results measured "
@@ -206,9 +207,13 @@ def data_of(
     split: tuple[float, int],  # the fraction of rows for validation if none are given, a seed
     column: Callable[[Any, Any], Any],  # of X and values: the values of all rows of X
     missing: MissingGroups = "error",  # what becomes of rows without a group
+    control: Any = None,  # strata of the validation rows
+    *,
+    marginals: bool = False,
 ) -> Data:
     """Check what the user gave: (X, y, weights, groups), and the same of validation rows."""
     (X, *columns), (X_val, *columns_val) = train, validation
+    one_of("marginals", marginals, (True, False))
     y, weight, groups = (column(X, values) for values in columns)
     y_val, weight_val, groups_val = (column(X_val, values) for values in columns_val)
     one_of("missing_groups", missing, per_row.MISSING_GROUPS)
@@ -226,6 +231,16 @@ def data_of(
         )
     rows = n_rows(X)
     check_sparse("X", X)
+    if absent and control is not None:
+        raise InvalidInputError(
+            "`control_features_val` must come with validation rows of its own (`X_val`, `y_val` "
+            "and `sensitive_features_val`), but there are none: they are split off `X`."
+        )
+    if control is not None and groups is not None:
+        raise InvalidInputError(
+            "`control_features_val` must be given without `sensitive_features`, because strata of "
+            "training rows are not known: leave the groups of training rows out."
+        )
     if absent:
         if weight_val is not None:
             raise InvalidInputError(
@@ -233,7 +248,7 @@ def data_of(
                 "and `sensitive_features_val`), but there are none: they are split off `X`."
             )
         truth = vector("y", y, rows)
-        encoded = encode_groups(groups, expected_rows=rows, missing=missing)
+        encoded = cells_of(groups, rows, missing=missing, marginals=marginals)
         whole = Data(X, truth, _weights(weight, rows), X, truth, encoded, truth, y)
         return _split_off(whole, *split)
     with speaking_of("X_val"):
@@ -242,7 +257,10 @@ def data_of(
     Columns.of(X).check("X_val", X_val)
     truth, truth_val = vector("y", y, rows), vector("y_val", y_val, rows_val)
     with speaking_of("sensitive_features_val", instead_of="sensitive_features"):
-        encoded = encode_groups(groups_val, expected_rows=rows_val, missing=missing)
+        encoded = cells_of(groups_val, rows_val, missing=missing, marginals=marginals)
+    if control is not None:
+        with speaking_of("control_features_val", instead_of="control_features"):
+            encoded = within_strata(encoded, column(X_val, control), rows_val)
     with speaking_of("sample_weight_val", instead_of="sample_weight"):
         encoded = encoded.weighted(per_row.relative(per_row.weights(weight_val, rows_val)))
     known = None

@@ -29,6 +29,8 @@ from fairij.fairness.score_audits import (
     read_scores,
 )
 from fairij.fairness.subgroups import Subgroups, find_subgroups
+from fairij.fairness.view_audits import frame_of, means_of_views, views_of
+from fairij.fairness.views import Seen, cells_of, collapsed
 
 COLUMNS = ["value", "low", "high"]
 
@@ -41,6 +43,7 @@ def _frame(rows: Mapping[str, Interval]) -> pd.DataFrame:
 
 _EMPTY = partial(_frame, {})
 _NO_GROUPS = partial(by_group, {})
+_NO_VIEWS = partial(frame_of, [])
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,6 +54,8 @@ class Audit:
     rate over no rows is NaN, and so is every gap that needs it; ``undefined`` says in words which
     rows are missing. ``notes`` says which groups have few rows. ``scores`` has AUC, log loss, Brier
     score and calibration where scores are known, and ``group_scores`` those of each group.
+    ``views`` has the gaps and ratios of each stratum of control features, or of each sensitive
+    column if marginals were asked for.
 
     Examples
     --------
@@ -75,6 +80,7 @@ class Audit:
     calibration: pd.DataFrame | None = None  # a line for each group and bin of scores, if known
     subgroups: Subgroups | None = None  # if ``attributes`` were given
     rows: pd.DataFrame = field(default_factory=pd.DataFrame)  # index: group; column: constraint
+    views: pd.DataFrame = field(default_factory=_NO_VIEWS)  # index: stratum or column, metric
 
     def __getitem__(self, metric: str) -> float:
         return self.interval(metric)[0]
@@ -130,6 +136,8 @@ def audit(
     scores: Any = None,
     threshold: float | TopShare | None = None,
     attributes: Any = None,
+    control_features: Any = None,
+    marginals: bool = False,
 ) -> Audit:
     """Audit predicted labels or scores of any model. Of two labels the larger one is positive.
 
@@ -166,6 +174,11 @@ def audit(
     attributes : array-like of shape (N, columns), default=None
         Columns in whose values, also where up to three of them meet, groups are searched that are
         treated unlike all other rows. P-values are corrected for all that was compared (Holm).
+    control_features : array-like of shape (N,) or (N, columns), default=None
+        Strata. Gaps are also measured within each of them (``views``), and their mean by rows is
+        among ``more``, as in ``demographic_parity_difference_within_strata``.
+    marginals : bool, default=False
+        Of several sensitive columns: also measure the gaps of each column by itself (``views``).
 
     Examples
     --------
@@ -177,6 +190,14 @@ def audit(
     check_settings(n_resamples, confidence, random_state)
     rows = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
     rows["missing_groups"] = missing_groups
+    cells = encode_groups(sensitive_features, missing=missing_groups)
+    cells = cells_of(
+        cells if cells.views else sensitive_features,
+        missing=missing_groups,
+        control_features=control_features,
+        marginals=marginals,
+    )
+    rows["sensitive_features"] = collapsed(cells)
     if scores is None and look_like_scores(y_true, y_pred):
         data, scored = _decided(y_true, y_pred, threshold, pos_label, rows)
     elif threshold is not None:
@@ -205,6 +226,8 @@ def audit(
         of_all, of_groups = scored.measures(confidence)
         curves = calibration_curves(scored, confidence)
         found = replace(found, scores=of_all, group_scores=of_groups, calibration=curves)
+    of_views, together = views_of(data, cells, confidence)
+    found = replace(found, views=of_views, more=pd.concat([found.more, _frame(together)]))
     return replace(
         found,
         positive_label=names[1] if len(names) == 2 else None,
@@ -250,12 +273,21 @@ def audit_regression(
     confidence: float = 0.95,
     random_state: int | None = 0,
     missing_groups: MissingGroups = "error",
+    control_features: Any = None,
+    marginals: bool = False,
 ) -> Audit:
     """Audit predictions of numbers. Parameters are those of `audit`."""
     check_settings(n_resamples, confidence, random_state)
     truth = numbers("y_true", y_true)
     predicted, n = numbers("y_pred", y_pred, len(truth)), len(truth)
     groups = encode_groups(sensitive_features, expected_rows=n, missing=missing_groups)
+    cells = cells_of(
+        groups if groups.views else sensitive_features,
+        missing=missing_groups,
+        control_features=control_features,
+        marginals=marginals,
+    )
+    groups = collapsed(cells)
     if groups.chances is not None or groups.weight is not None:
         raise InvalidInputError(
             "`sensitive_features` of numbers must be one group for each row, without weights: "
@@ -279,8 +311,16 @@ def audit_regression(
             low, high = compared.gap(gap.fold, confidence)
             value = float(gap.of_means(predicted, truth, groups, strict=True))
             metrics[gap.metric_name] = value, min(float(low), value), max(float(high), value)
+    found = _audit(metrics, intervals, groups, confidence)
+
+    def of_part(part: Seen) -> Audit:
+        given = (truth[part.rows], predicted[part.rows])
+        return audit_regression(*given, sensitive_features=part.groups, confidence=confidence)
+
+    of_views, together = means_of_views(cells, of_part)
+    found = replace(found, views=of_views, more=pd.concat([found.more, _frame(together)]))
     return replace(
-        _audit(metrics, intervals, groups, confidence),
+        found,
         rows=pd.DataFrame(
             {gap.name: groups.sizes for gap in GAPS.values() if not gap.is_classification},
             index=list(groups.names),

@@ -89,6 +89,8 @@ class Constraint:
         Whether the gap of two groups is the sum, or the mean, of the sizes of ``signed``.
     elsewhere : tuple of Counterfactual, default=()
         Gaps on other rows than those of the groups, which are to be closed as well.
+    named : callable, default=None
+        Takes what ``metric`` takes. Returns the gaps that it puts together, by name.
 
     Examples
     --------
@@ -114,6 +116,7 @@ class Constraint:
     uncertainty: Callable[..., Uncertainty] | None = field(default=None, kw_only=True)
     adds_up: bool = field(default=False, kw_only=True)
     elsewhere: tuple[Counterfactual, ...] = field(default=(), kw_only=True)
+    named: Callable[..., dict[str, NDArray[np.float64]]] | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(cls, gap: Gap) -> Constraint:

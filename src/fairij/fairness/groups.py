@@ -136,6 +136,30 @@ def relative(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
     return np.ldexp(weight, -int(np.frexp(weight.max())[1]))
 
 
+@dataclass(frozen=True, eq=False)
+class View:
+    """One table of groups among several: the group of each cell in it; -1 if it is not in it."""
+
+    name: str  # the stratum, or the sensitive column
+    names: tuple[str, ...]  # of the groups in it
+    of_cell: NDArray[np.int64]
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """One where a cell is in a group of the view, ``(cells, G)``."""
+        found: NDArray[np.float64] = self.of_cell[:, None] == np.arange(len(self.names))
+        return found.astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """The tables in which groups are compared, if that is not one: see `fairij.fairness.views`."""
+
+    kind: Literal["strata", "marginals"]
+    each: tuple[View, ...]
+    whole: View | None  # the groups without strata
+
+
 @dataclass(frozen=True)
 class Groups:
     """The group of each row, as a code into ``names``, and how much the row counts.
@@ -150,6 +174,7 @@ class Groups:
     chances: NDArray[np.float64] | None = None  # (N, G), of groups that are not known for sure
     weight: NDArray[np.float64] | None = None  # (N,) what each row counts; None: all alike
     spare: int = 0  # 1 if there may be rows without a group
+    views: Views | None = None  # if groups are cells, which are compared in other tables
 
     def __len__(self) -> int:
         return len(self.codes)

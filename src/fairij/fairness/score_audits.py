@@ -55,9 +55,9 @@ class Scores:
         losses = -np.where(y == 1, np.log(inside), np.log1p(-inside))
         return {
             "auc": area(p, y, w, confidence),
-            "log_loss": mean_of(losses, w, confidence),
-            "brier": mean_of((p - y) ** 2, w, confidence),
-            "calibration_bias": mean_of(p - y, w, confidence),
+            "log_loss": mean_of(losses, w, confidence, (0, np.inf)),
+            "brier": mean_of((p - y) ** 2, w, confidence, (0, 1)),
+            "calibration_bias": mean_of(p - y, w, confidence, (-1, 1)),
             "calibration_error": (float(calibration_error(binned(p, y, w))), np.nan, np.nan),
         }
 
@@ -69,7 +69,7 @@ class Scores:
         mean, error, size = (np.array(part)[:, None] for part in zip(*found, strict=True))
         gap = float(mean.max() - mean.min())
         low, high = Compared.means(mean, error, size).gap("worst_case", confidence)
-        return gap, min(float(low), gap), max(float(high), gap)
+        return gap, min(float(low), gap), min(max(float(high), gap), 2.0)
 
 
 def area(p: Array, y: NDArray[np.int64], weight: Array, confidence: float) -> Interval:
@@ -96,11 +96,16 @@ def area(p: Array, y: NDArray[np.int64], weight: Array, confidence: float) -> In
     return value, float(low), float(high)
 
 
-def mean_of(values: Array, weight: Array, confidence: float) -> Interval:
-    """A weighted mean with Student's interval."""
+def mean_of(
+    values: Array,
+    weight: Array,
+    confidence: float,
+    ends: tuple[float, float] = (-np.inf, np.inf),
+) -> Interval:
+    """A weighted mean with Student's interval, inside what values can be."""
     mean, error, size = _moments(values, weight)
     half = float(t_quantile((1 - confidence) / 2, max(size - 1, 1))) * error
-    return mean, mean - half, mean + half
+    return mean, max(mean - half, ends[0]), min(mean + half, ends[1])
 
 
 def _moments(values: Array, weight: Array) -> tuple[float, float, float]:

@@ -156,7 +156,12 @@ class Judge:
         of_labels = columns_of(counted.table, names, uncertainty)
         worst = {name: np.where(finite, of_labels[name], 0.0) for name in PERFORMANCES}
         of_scores = counted.scored.measures(self.groups)
-        return _gaps(gap, finite) | _known(of_labels | of_scores, finite) | worst
+        named = self._named(counted.table[..., : len(names), :, :])
+        return _gaps(gap, finite) | _known(named | of_labels | of_scores, finite) | worst
+
+    def _named(self, *data: Any) -> dict[str, NDArray[np.float64]]:
+        """The gaps that the constraint puts together, by name."""
+        return {} if self.constraint.named is None else self.constraint.named(*data)
 
     @cached_property
     def squares(self) -> NDArray[np.float64] | None:
@@ -183,6 +188,7 @@ class Judge:
         r2 = 1 - (error / self.y.var(correction=0).double()).cpu().numpy()
         return (
             _gaps(gap, finite)
+            | _known(self._named(*_arrays(predicted, self.y), self.groups), finite)
             | _known(self.constraint.how_sure(predicted, self.y, self.groups), finite)
             | {"r2": np.where(finite, r2, -np.inf)}
             | _known({"mean_squared_error": error.cpu().numpy()}, finite)
@@ -244,6 +250,10 @@ class Judge:
     def truth(self) -> Tensor:
         """The true classes, numbered as decisions are."""
         return self.decision.truth(self.y.long())
+
+
+def _arrays(*values: Tensor) -> tuple[NDArray[np.float64], ...]:
+    return tuple(value.detach().cpu().double().numpy() for value in values)
 
 
 def _gaps(gap: NDArray[np.float64], finite: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,8 @@ from fairij.fairness.decisions import OWN, Decided, Decision, Threshold, check_t
 from fairij.fairness.joint import constraint_of
 from fairij.fairness.missing import without_group
 from fairij.fairness.names import said
+from fairij.fairness.viewed import viewed
+from fairij.fairness.views import collapsed
 from fairij.method.curvature import CURVATURES
 from fairij.method.exchanged import exchanged_notices
 from fairij.method.fairness_rows import GroupedRows
@@ -82,7 +85,7 @@ class Settings:
     validation_use: ValidationUse
     split: tuple[float, int]  # the share of rows to split off for validation, and the seed
     holdout_fraction: float
-    temperature: float
+    temperature: float  # infinite: not settled yet
     loss: str | Loss
     classes: Any  # the labels in the order of the outputs; None: as the model says
     weight_decay: float
@@ -93,9 +96,15 @@ class Settings:
     pos_label: Any = None  # the favourable label; None: the second of two
     decision: Decision = OWN  # of the two, once the model's classes are known
 
+    def suited_to(self, editable: Editable) -> Settings:
+        """The settings with what this family of models has by default."""
+        if math.isfinite(self.temperature):
+            return self
+        return dataclasses.replace(self, temperature=editable.temperature)
+
     def for_model(self, prepared: Prepared) -> Settings:
-        """The settings with a constraint on the decisions that were asked for."""
-        constraint = Decided.by(prepared.decision, self.constraint)
+        """The settings with a constraint on the decisions and groups that were asked for."""
+        constraint = Decided.by(prepared.decision, prepared.constraint)
         return dataclasses.replace(self, constraint=constraint, decision=prepared.decision)
 
 
@@ -131,7 +140,7 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
         holdout_fraction=number_between(
             "holdout_fraction", asked["holdout_fraction"], 0, 1, including_low=True
         ),
-        temperature=number_between("temperature", asked["temperature"], 0),
+        temperature=_temperature(asked["temperature"]),
         loss=_loss(asked["loss"]),
         classes=asked["classes"],
         weight_decay=number_between("weight_decay", asked["weight_decay"], 0, including_low=True),
@@ -141,6 +150,13 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
         threshold=check_threshold(asked["threshold"]),
         pos_label=asked["pos_label"],
     )
+
+
+def _temperature(asked: Any) -> float:
+    """Infinite until the model is known, for "auto"."""
+    if isinstance(asked, str) and asked == "auto":
+        return math.inf
+    return number_between("temperature", asked, 0)
 
 
 def check_seed(random_state: Any) -> int:
@@ -186,6 +202,7 @@ class Prepared:
     caveats: tuple[str, ...]  # what the edit does not keep, or cannot know
     notices: list[Notice]
     decision: Decision
+    constraint: Constraint  # on the groups, or on all their views
 
 
 def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
@@ -238,7 +255,10 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
         labels = dataclasses.replace(labels, validation=validation.y)
     check_measures(settings.selection, labels.loss)
     truth, ordered = decision.truth(validation.y), labels.classes[:: -1 if decision.flipped else 1]
-    compared = (settings.constraint, truth.cpu().numpy(), ordered, validation.groups)
+    known_truth = truth.cpu().numpy()
+    constraint, left_out = viewed(settings.constraint, validation.groups, known_truth, ordered)
+    notices += left_out
+    compared = (settings.constraint, known_truth, ordered, collapsed(validation.groups))
     predicted = None
     if len(labels.classes):
         weights = as_tensor(validation.groups.weight)
@@ -247,7 +267,8 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
     training = None
     if data.train_groups is not None:
         training = GroupedRows(data.X, labels.train, data.train_groups, model)
-    return Prepared(labels, objective, validation, training, held, caveats, notices, decision)
+    parts = (labels, objective, validation, training, held, caveats, notices, decision)
+    return Prepared(*parts, constraint)
 
 
 def not_steered(settings: Settings) -> list[str]:

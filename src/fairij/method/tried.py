@@ -12,8 +12,9 @@ from torch import Tensor
 
 from fairij.fairness import Audit, audit, audit_regression
 from fairij.fairness.decisions import Decision
-from fairij.fairness.groups import MissingGroups
+from fairij.fairness.groups import MissingGroups, encode_groups
 from fairij.fairness.paired import Paired, paired, paired_numbers
+from fairij.fairness.views import collapsed
 from fairij.models.labels import decision_words, positive_label
 from fairij.models.losses import Loss
 
@@ -81,9 +82,10 @@ class Reader:
         both = list(zip(outputs, decisions, strict=True))
         before, after = (self.predicted(z, decision, weight) for z, decision in both)
         old, new = (self.chances(z, one) if is_class else None for z, one in both)
+        groups = encode_groups(groups, expected_rows=len(truth), missing=self.missing_groups)
         first = self.audit(truth, before, groups, decisions[0], old)
         last = self.audit(truth, after, groups, decisions[1], new)
-        how: dict[str, Any] = {"sensitive_features": groups, "missing_groups": self.missing_groups}
+        how: dict[str, Any] = {"sensitive_features": collapsed(groups)}
         if old is None or new is None:
             return first, last, paired_numbers(truth, (before, after), (first, last), **how)
         codes = decisions[0].truth(y).cpu().numpy().astype(np.int64)

@@ -250,6 +250,10 @@ class Editable(Protocol):
     def trained_together(self) -> bool:
         """Whether training moved all parameters together; trees are grown one after the other."""
 
+    @property
+    def temperature(self) -> float:
+        """The sharpness of the soft score that suits the family, if nothing else is asked for."""
+
     def row_weights(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
         """Sample weights times class weights; ``y`` holds class indices. None: all equal."""
 
@@ -280,6 +284,7 @@ class EditableDefaults:
     class_names: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     trained_together: bool = True
+    temperature: float = 1.0
 
     @property
     def outputs_are(self) -> str:
@@ -317,6 +322,7 @@ class Delegating:
         self.class_names: tuple[str, ...] = inner.class_names
         self.caveats: tuple[str, ...] = inner.caveats
         self.trained_together: bool = inner.trained_together
+        self.temperature: float = inner.temperature
 
     def prepare(self, X: Any) -> Any:
         """The rows as the inner model takes them."""

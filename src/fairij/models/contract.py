@@ -354,6 +354,7 @@ def exemplar(theta: Tensor) -> Any:
         outputs_are="probabilities",
         caveats=("This is an exemplar.",),
         trained_together=False,
+        temperature=2.0,
         row_weights=lambda y, weight: (1.0 if weight is None else weight) * (1.0 + y),
         held_back=lambda y: np.array([len(y) - 1]),
         l2=lambda rows, weight_sum: torch.full_like(theta, rows / (2 * weight_sum)),

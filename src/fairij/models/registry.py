@@ -10,10 +10,16 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+from scipy.special import expit
+
 from fairij.data.checks import Data, members
 from fairij.data.rows import is_streamed, take_rows
 from fairij.errors import InvalidInputError
+from fairij.fairness.decisions import USUAL, Threshold, TopShare, check_threshold, top_cut
+from fairij.fairness.views import collapsed
 from fairij.models.base import Editable, EditableDefaults
+from fairij.models.labels import class_words
 from fairij.models.whole import whole
 
 
@@ -115,6 +121,11 @@ FAMILIES: list[Family] = [
         "RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor, BaggingClassifier, "
         "BaggingRegressor",
     ),
+    family(
+        "statsmodels_results:StatsmodelsEditable",
+        "statsmodels' results",
+        statsmodels="ResultsWrapper, Results",
+    ),
     family("sklearn.voting:VotingEditable", sklearn="VotingClassifier, VotingRegressor"),
     family("sklearn.pipeline:stack", sklearn="StackingClassifier, StackingRegressor"),
     family("sklearn.pipeline:pipeline", sklearn="Pipeline"),
@@ -155,8 +166,6 @@ OTHER_LIBRARIES: dict[str, str] = {  # libraries whose models look like known on
     "same network as a torch.nn.Module, copy the weights over, and give that",
     "pyspark": "its parameters live in a Spark session: train one of the supported models on "
     "`frame.toPandas()`, or edit the LightGBM or XGBoost model that it wraps",
-    "statsmodels": "its results cannot be copied with other parameters: fit the same model as "
-    "scikit-learn's LogisticRegression(C=np.inf) or LinearRegression()",
     "onnxruntime onnx": "a graph for prediction has no trained model in it: give the model that it "
     "was exported from, or edit a correction of its scores, as in FairIJ(BlackBox('model.onnx'))",
 }
@@ -228,11 +237,32 @@ def adapt(model: Any, **options: Any) -> Editable:
 is_black_box = of_class("fairij", "BlackBox")
 
 
-def shaped(model: Any, data: Data) -> Any:
-    """The model with its parameters laid out; a black box learns them from the rows of a fit."""
+def shaped(model: Any, data: Data, threshold: Threshold = None, pos_label: Any = None) -> Any:
+    """The model with its parameters laid out; a black box learns them from the rows of a fit.
+
+    ``threshold`` and ``pos_label`` are those of `FairIJ`: its correction knows the cut-off.
+    """
     if not is_black_box(model):
         return model
     X, groups = data.X_val, data.groups
     if data.train_groups is not None and not is_streamed(data.X):
         X, groups = data.X, data.train_groups
-    return model.shaped(data.X, (take_rows(X, groups.known), groups.codes[groups.known]))
+    known = take_rows(X, groups.known), collapsed(groups).codes[groups.known]
+    return model.shaped(data.X, known, _cut_off(model, data, threshold, pos_label))
+
+
+def _cut_off(box: Any, data: Data, threshold: Threshold, pos_label: Any) -> float:
+    """The cut-off as a chance of the second of two labels."""
+    threshold = check_threshold(threshold)
+    if threshold is None:
+        return USUAL
+    known = box.known_classes
+    classes = np.unique(data.y) if known is None else known
+    flipped = pos_label is not None and str(pos_label) == str(class_words(classes)[0])
+    if isinstance(threshold, TopShare):
+        z = box.log_odds(data.X_val)
+        if z.ndim != 1:
+            return USUAL
+        cut = top_cut(-z if flipped else z, threshold.share, data.groups.weight)
+        return float(expit(-cut if flipped else cut))
+    return 1 - threshold if flipped else threshold

@@ -19,9 +19,10 @@ from fairij.report.audit_sections import (
     groups_table,
     rate_charts,
     scores_section,
+    views_table,
 )
 from fairij.report.audit_steps import next_steps
-from fairij.report.audit_words import LABEL_COLUMN, first_words
+from fairij.report.audit_words import GROUP_COLUMNS, LABEL_COLUMN, first_words
 from fairij.report.render import assets, render
 from fairij.storage.checksummed import write_whole
 
@@ -59,7 +60,8 @@ def write_audit(
         The heading of the page.
     facts : mapping, default=None
         What was measured, as in ``{"model file": "model.txt"}``; it is listed on the page. The
-        first words take the name of the labels from "column of true labels".
+        first words take the names of labels and groups from "column of true labels" and "columns
+        of groups".
     overwrite : bool, default=False
         Whether an existing file may be replaced.
 
@@ -103,7 +105,8 @@ def _page(audit: Audit, title: str, facts: Mapping[str, Any]) -> str:
         version=__version__,
         date=datetime.now(UTC).date().isoformat(),
         sections=SECTIONS,
-        words=first_words(audit, str(facts.get(LABEL_COLUMN, ""))),
+        words=first_words(audit, str(facts.get(LABEL_COLUMN, "")), _columns(facts)),
+        what=_what(facts),
         overall=verdict,
         meaning=SAID[verdict],
         reasons=_reasons(found, verdict),
@@ -116,10 +119,23 @@ def _page(audit: Audit, title: str, facts: Mapping[str, Any]) -> str:
         said=[*audit.undefined, *audit.notes],
         scores=scores_section(audit),
         meeting=found_groups(audit),
+        views=views_table(audit),
         steps=next_steps(audit),
         facts=_facts(audit, facts),
         **assets(),
     )
+
+
+def _columns(facts: Mapping[str, Any]) -> list[str]:
+    return [name for name in str(facts.get(GROUP_COLUMNS, "")).split(", ") if name]
+
+
+def _what(facts: Mapping[str, Any]) -> str:
+    """What was audited, in a line, as far as it is known."""
+    names = ("model file", "predictions", "table", LABEL_COLUMN, GROUP_COLUMNS)
+    words = ("Model", "Predictions", "Table", "Label", "Groups")
+    told = [f"{w}: {facts[name]}" for w, name in zip(words, names, strict=True) if name in facts]
+    return ". ".join(told) + "." if told else ""
 
 
 def _reasons(found: list[Reading], verdict: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fairij.fairness import Audit
+from fairij.fairness.rates import GAPS
 from fairij.report.audit_plots import (
     MOST_CURVES,
     MOST_ROWS,
@@ -137,3 +138,20 @@ def found_groups(audit: Audit) -> dict[str, Any] | None:
         "level": f"{100 * (1 - found.confidence):.3g}",
         "remarks": found.remarks,
     }
+
+
+def views_table(audit: Audit) -> tuple[list[str], list[tuple[str, ...]]]:
+    """The audited gaps of each stratum, or of each sensitive column: heads and lines."""
+    views = audit.views
+    if not len(views):
+        return [], []
+    known = views.index.get_level_values("metric")
+    shown = [gap.metric_name for gap in GAPS.values() if gap.audited and gap.metric_name in known]
+    lines = []
+    for view in views.index.get_level_values("view").unique():
+        cells = [str(view), f"{views.loc[(view, 'count'), 'value']:,.0f}"]
+        for metric in shown:
+            value, low, high = views.loc[(view, metric)]
+            cells += [measured(value), interval(low, high)]
+        lines.append(tuple(cells))
+    return [plain(metric) for metric in shown], lines

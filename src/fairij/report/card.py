@@ -13,6 +13,7 @@ from fairij._version import __version__
 from fairij.errors import InvalidInputError, printable
 from fairij.mitigator import FairIJ
 from fairij.report import comparisons, headline
+from fairij.report.about import About
 from fairij.report.checks import checks
 from fairij.report.comparisons import Comparison, Row
 from fairij.report.shortfalls import shortfalls
@@ -28,6 +29,7 @@ LIBRARIES = {
     "torch": "pytorch",
 }
 OF_TEXTS = ("transformers", "peft")
+MOST_RATES = 240  # lines of the table of every group's rates
 FACTS = {  # settings of the edit that the card lists, in words
     "constraint": "gap that was asked for",
     "search": "search",
@@ -99,6 +101,7 @@ def card_of(
     dataset: str,
     license_name: str | None = None,
     tags: Sequence[str] = (),
+    about: About | None = None,
 ) -> str:
     """The card of a result with audits that were made already."""
     data = metadata(fitted, shown, name=name, dataset=dataset, license_name=license_name, tags=tags)
@@ -106,8 +109,8 @@ def card_of(
     parts = [
         f"---\n{head}\n---",
         f"# {inline(name)}",
-        inline(f"{headline.answer(fitted, shown)} {headline.costs(fitted, shown)}".strip()),
-        "\n".join(f"- **{inline(part.text)}**" for part in shortfalls(fitted, shown)),
+        inline(f"{headline.answer(fitted, shown, about)} {headline.costs(fitted, shown)}".strip()),
+        "\n".join(f"- **{inline(part.text)}**" for part in shortfalls(fitted, shown, about)),
         "## Figures",
         f"Of {inline(shown.rows)} ({inline(dataset)}), with {100 * shown.confidence:g} % "
         "intervals. "
@@ -115,9 +118,9 @@ def card_of(
         _figures(comparisons.metric_rows(fitted, shown)),
         "\n".join(f"- {inline(text)}" for text in shown.said),
         "## Rates by group",
-        _figures(comparisons.rate_rows(shown), by_group=True),
+        *_rates(shown),
         "## Read with care",
-        _doubts(fitted, shown),
+        _doubts(fitted, shown, about),
         "## What was done",
         _facts(fitted),
         "The model as it was can be had back: the edit file holds the old parameters and the "
@@ -181,12 +184,22 @@ def _figures(rows: Iterable[Row], *, by_group: bool = False) -> str:
         (
             *([inline(row.group), row.size] if by_group else []),
             f"**{inline(row.name)}**" if row.asked else inline(row.name),
-            f"{row.before} ({row.before_interval})",
-            f"{row.after} ({row.after_interval})",
+            _with_interval(row.before, row.before_interval),
+            _with_interval(row.after, row.after_interval),
         )
         for row in rows
     ]
     return table([*lead, "figure", "before", "after"], lines)
+
+
+def _rates(shown: Comparison) -> list[str]:
+    rows, left_out = comparisons.rate_rows(shown, MOST_RATES)
+    found = _figures(rows, by_group=True)
+    return [found, f"{left_out:,} more groups are not listed."] if left_out else [found]
+
+
+def _with_interval(value: str, interval: str) -> str:
+    return f"{value} ({interval})" if interval else value
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -195,10 +208,12 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _doubts(fitted: FairIJ, shown: Comparison) -> str:
+def _doubts(fitted: FairIJ, shown: Comparison, about: About | None) -> str:
     validation = comparisons.on_validation_rows(fitted)
     unseen = None if shown.rows == validation.rows else shown
-    found = [check for check in checks(fitted, validation, unseen) if check.verdict != "green"]
+    found = [
+        check for check in checks(fitted, validation, unseen, about) if check.verdict != "green"
+    ]
     lines = [f"- {check.verdict}: {inline(f'{check.name} {check.text}')}" for check in found]
     return "\n".join(lines) or "None of fairij's checks found a reason for doubt."
 

@@ -19,6 +19,7 @@ from fairij.fairness import Audit
 from fairij.fairness.groups import numbers
 from fairij.fairness.joint import AND
 from fairij.fairness.paired import Paired
+from fairij.fairness.views import SUFFIX, cells_of
 from fairij.method.tried import Reader
 from fairij.mitigator import FairIJ
 from fairij.report.wording import (
@@ -131,18 +132,44 @@ def _ends(value: float, low: float, high: float) -> str:
     return "" if math.isnan(low) and not math.isnan(value) else interval(low, high)
 
 
-def rate_rows(shown: Comparison, most: int = 240) -> list[Row]:
-    """Every group's rates, group by group."""
+def view_rows(fitted: FairIJ, shown: Comparison) -> tuple[list[str], list[tuple[str, ...]]]:
+    """The gaps of each stratum, or sensitive column: heads, and one line for each view."""
+    before, after = shown.before.views, shown.after.views
+    if not len(before):
+        return [], []
+    name = str(fitted.edit_.settings["constraint"]).partition(f" {SUFFIX['strata']}")[0]
+    asked = [
+        GAP_METRIC[one]
+        for one in name.partition(f" {SUFFIX['marginals']}")[0].split(AND)
+        if one in GAP_METRIC
+    ]
+    lines = []
+    for view in before.index.get_level_values("view").unique():
+        cells = [str(view), f"{before.loc[(view, 'count'), 'value']:,.0f}"]
+        for metric in asked:
+            for audit in (before, after):
+                value, low, high = audit.loc[(view, metric)]
+                cells += [measured(value), interval(low, high)]
+        lines.append(tuple(cells))
+    return [plain(metric) for metric in asked], lines
+
+
+def rate_rows(shown: Comparison, most: int) -> tuple[list[Row], int]:
+    """The rates of the first groups, in about ``most`` lines, and how many groups are left out."""
     sizes = shown.before.by_group["count"]
+    together = _joined(shown.before.group_intervals, shown.after.group_intervals)
+    lines = max(1, len(together) // len(sizes))
+    kept = list(sizes.index[: max(1, most // lines)])
 
     def size(group: Any) -> str:
         return f"{int(sizes[group]):,}"
 
-    some = _joined(shown.before.group_intervals, shown.after.group_intervals).head(most)
-    return [
+    some = together[together.index.get_level_values(0).isin(kept)]
+    rows = [
         replace(_row(rate, some.loc[(group, rate)]), group=str(group), size=size(group))
         for group, rate in some.index
     ]
+    return rows, len(sizes) - len(kept)
 
 
 def _joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
@@ -200,7 +227,11 @@ def on_validation_rows(fitted: FairIJ) -> Comparison:
 
 
 def on_test_rows(
-    fitted: FairIJ, X_test: Any, y_test: Any, sensitive_features_test: Any
+    fitted: FairIJ,
+    X_test: Any,
+    y_test: Any,
+    sensitive_features_test: Any,
+    control_features_test: Any = None,
 ) -> Comparison | None:
     """Audit both models on rows that the edit never used; None if no such rows are given."""
     given = {"X_test": X_test, "y_test": y_test, "sensitive_features_test": sensitive_features_test}
@@ -215,11 +246,28 @@ def on_test_rows(
     with speaking_of("X_test"):
         truth = vector("y_test", y_test, n_rows(X_test))
         before, after = (model._outputs(X_test) for model in (unedited(fitted), fitted))
+    with (
+        speaking_of("control_features_test", instead_of="control_features"),
+        speaking_of("sensitive_features_test", instead_of="sensitive_features"),
+    ):
+        groups = cells_of(
+            sensitive_features_test,
+            len(truth),
+            missing=fitted.missing_groups,
+            control_features=control_features_test,
+            marginals=fitted.marginals,
+        )
+    if groups.views is None and str(fitted.edit_.settings["constraint"]).endswith(SUFFIX["strata"]):
+        raise InvalidInputError(
+            "`control_features_test` must be given, as the gap was closed within strata: pass the "
+            "same columns of the test rows."
+        )
     seed = fitted.edit_.settings["random_state"]
-    reader = Reader(fitted.loss_, fitted.classes_, fitted.confidence, seed)
+    how = (fitted.confidence, seed, fitted.missing_groups)
+    reader = Reader(fitted.loss_, fitted.classes_, *how)
     with speaking_of("sensitive_features_test", instead_of="sensitive_features"):
         y = torch.from_numpy(_encoded(fitted, truth))
-        found = reader.tried((before, after), y, sensitive_features_test, fitted.decisions_)
+        found = reader.tried((before, after), y, groups, fitted.decisions_)
     return compared(fitted, "test rows", *found)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairij.fairness.missing import SMALL_CELL
 from fairij.fairness.rates import Gap
 from fairij.report.about import About
 from fairij.report.comparisons import Comparison
@@ -46,8 +47,20 @@ PHRASES = {
 def quoted(label: Any, about: About) -> str:
     """A label as people know it: with the name of its column where it says little alone."""
     text = shortened(label, 40)
-    is_bare = not isinstance(label, str) or text.lower() in BARE or _is_number(text)
+    is_bare = not isinstance(label, str) or _says_little(text)
     return f"“{about.label} = {text}”" if is_bare and about.label else f"“{text}”"
+
+
+def group_said(group: str, columns: Sequence[str]) -> str:
+    """A group as people know it: with the names of its columns where values say little alone."""
+    values = group.split(" & ")
+    if len(values) != len(columns) or not any(map(_says_little, values)):
+        return group
+    return " & ".join(f"{name} {value}" for name, value in zip(columns, values, strict=True))
+
+
+def _says_little(text: str) -> bool:
+    return text.lower() in BARE or _is_number(text)
 
 
 def _is_number(text: str) -> bool:
@@ -79,26 +92,37 @@ def _told_apart(values: Sequence[float], digits: int) -> bool:
 OPPOSITES = {"false_negative_rate": "true_positive_rate", "error_rate": "accuracy"}
 
 
-def by_group(shown: Comparison, rate: str) -> tuple[dict[str, float], dict[str, float]]:
+def by_group(
+    shown: Comparison, rate: str, columns: Sequence[str] = ()
+) -> tuple[dict[str, float], dict[str, float]]:
     """A rate of every group before and after, where it is defined."""
     kind, bracket, rest = rate.partition("[")
     column = OPPOSITES.get(kind, kind) + bracket + rest
     before, after = (
         {
-            str(group): float(1 - value if kind in OPPOSITES else value)
+            group_said(str(group), columns): float(1 - value if kind in OPPOSITES else value)
             for group, value in audit.by_group[column].items()
         }
         for audit in (shown.before, shown.after)
     )
     known = [g for g in before if not (math.isnan(before[g]) or math.isnan(after[g]))]
+    sizes = dict(zip(before, shown.after.by_group["count"], strict=True))
+    large = [g for g in known if sizes[g] >= SMALL_CELL]
+    known = large if len(large) > 2 else known  # of many groups small ones are at the ends
     return {g: before[g] for g in known}, {g: after[g] for g in known}
 
 
 def rate_sentence(
-    shown: Comparison, rate: str, label: str, *, edited: bool, now: bool = True
+    shown: Comparison,
+    rate: str,
+    label: str,
+    *,
+    edited: bool,
+    now: bool = True,
+    columns: Sequence[str] = (),
 ) -> str:
     """How often the model says or does something in each group, before and after."""
-    before, after = by_group(shown, rate)
+    before, after = by_group(shown, rate, columns)
     if len(after) < 2:
         return ""
     start, verb = PHRASES[rate.partition("[")[0]].sentence(label)
@@ -139,13 +163,14 @@ def _ends(rates: dict[str, float], *, short: bool = False) -> str:
 def gap_sentences(shown: Comparison, gap: Gap, about: About, *, edited: bool) -> list[str]:
     """What the gap of a constraint means, one sentence for each of its rates."""
     if not gap.is_classification:
-        return [_numbers(shown, gap.rates[0].name, edited=edited)]
+        return [_numbers(shown, gap.rates[0].name, about.groups, edited=edited)]
     if gap.form == "highest":
-        return [_highest(shown, gap.rates[0].name, edited=edited)]
+        return [_highest(shown, gap.rates[0].name, about.groups, edited=edited)]
     told = []
     for place, rate in enumerate(gap.rates):
         name, label = _widest(shown, rate.name, about)
-        told.append(rate_sentence(shown, name, label, edited=edited, now=place == 0))
+        settings: dict[str, Any] = {"edited": edited, "now": place == 0}
+        told.append(rate_sentence(shown, name, label, **settings, columns=about.groups))
     if gap.form == "ratio":
         told.append(_ratio(shown, gap.family, edited=edited))
     return [text for text in told if text]
@@ -170,8 +195,8 @@ def _ratio(shown: Comparison, family: str, *, edited: bool) -> str:
     return f"The lower share is {shown.after[name]:.0%} of the higher one{was}."
 
 
-def _highest(shown: Comparison, rate: str, *, edited: bool) -> str:
-    before, after = by_group(shown, rate)
+def _highest(shown: Comparison, rate: str, columns: Sequence[str], *, edited: bool) -> str:
+    before, after = by_group(shown, rate, columns)
     worst, was = max(after, key=lambda g: after[g]), max(before, key=lambda g: before[g])
     a, a0 = per_hundred(after[worst], before[was])
     if not edited:
@@ -182,9 +207,9 @@ def _highest(shown: Comparison, rate: str, *, edited: bool) -> str:
     )
 
 
-def _numbers(shown: Comparison, rate: str, *, edited: bool) -> str:
+def _numbers(shown: Comparison, rate: str, columns: Sequence[str], *, edited: bool) -> str:
     """The same in regression."""
-    before, after = by_group(shown, rate)
+    before, after = by_group(shown, rate, columns)
     high, low = max(after, key=lambda g: after[g]), min(after, key=lambda g: after[g])
     one, other = (high, low) if len(after) > 2 else tuple(after)
     a, b, a0, b0 = (brief(v) for v in (after[one], after[other], before[one], before[other]))

@@ -57,8 +57,8 @@ def _favourable(positive: Any, about: About) -> str:
     if about.favourable_given:
         return f"{label}, as was asked for. Rates are about this label."
     return (
-        f"{label}. All rates are about this label, whether it is good or bad for people. To count "
-        "the other one, see pos_label."
+        f"{label}. All rates are about this label, whether it is good or bad for people. For the "
+        "other one, name it: --pos-label, in Python pos_label."
     )
 
 
@@ -89,6 +89,9 @@ def decisions_section(shown: Comparison, about: About) -> dict[str, Any] | None:
         (str(group), f"{line['rows']:,.0f}", [_counted(line, name) for name in columns])
         for group, line in lines
     ]
+    if not total["changed"]:
+        text = f"None. The two models decide alike about all {total['rows']:,.0f} {shown.rows}."
+        return {"text": text, "columns": [], "rows": [], "left_out": 0}
     (share,) = per_hundred(shown.changes.changed)
     text = (
         f"The two models decide differently about {total['changed']:,.0f} of "
@@ -99,7 +102,8 @@ def decisions_section(shown: Comparison, about: About) -> dict[str, Any] | None:
             f" The edited model newly says {label} of {total['to_positive']:,.0f}, and no longer "
             f"says it of {total['to_negative']:,.0f}."
         )
-    return {"text": text, "columns": list(columns.values()), "rows": rows, "rest": len(found)}
+    left_out = max(0, len(found) - MOST_LINES)
+    return {"text": text, "columns": list(columns.values()), "rows": rows, "left_out": left_out}
 
 
 def _counted(line: Any, name: str) -> str:
@@ -116,7 +120,7 @@ def _moved(shown: Comparison, found: pd.DataFrame) -> dict[str, Any]:
         "text": f"How far the edit moves the predictions, on the {shown.rows}.",
         "columns": ["moved by, on average", "mean change"],
         "rows": rows,
-        "rest": len(found),
+        "left_out": max(0, len(found) - MOST_LINES),
     }
 
 

@@ -23,8 +23,13 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def markdown(gate: Gate, audit: Audit, title: str) -> str:
-    """A comment for a pull request: the outcome, the limits, the rates of the groups."""
+def markdown(
+    gate: Gate, audit: Audit, title: str, column: str = "", columns: Sequence[str] = ()
+) -> str:
+    """A comment for a pull request: the outcome, the limits, the rates of the groups.
+
+    ``column`` and ``columns`` are the names of the labels and of the groups.
+    """
     mark = "✅" if gate.passed else "❌"
     table = audit.by_group.head(MOST_GROUPS)
     rates = [str(name) for name in table if name != "count"]
@@ -38,7 +43,7 @@ def markdown(gate: Gate, audit: Audit, title: str) -> str:
     parts = [
         f"## {mark} {escaped(title)}",
         escaped(gate.text),
-        *map(escaped, first_words(audit)),
+        *map(escaped, first_words(audit, column, columns)),
         _table(["", "limit", "measured", "what that means"], limits),
         "<details><summary>Rates by group</summary>\n\n"
         + _table(["group", "rows", *map(plain, rates)], groups)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from fairij.fairness.rates import GAPS
@@ -57,11 +58,15 @@ def _outcome(fitted: FairIJ, shown: Comparison, about: About) -> list[str]:
         found = gap_sentences(shown, gap, about, edited=is_edited(fitted))
     if found:
         return found
-    before, after = map(measured, fitted.candidates_["gap"].iloc[[0, fitted.chosen_]])
+    values, rows = shown.values(gap_metric(fitted)), shown.rows
+    if values is None:
+        first, last = fitted.candidates_["gap"].iloc[[0, fitted.chosen_]]
+        values, rows = (float(first), float(last)), "validation rows"
+    before, after = map(measured, values)
     name = gap_words(fitted)
     if not is_edited(fitted):
-        return [f"The {name} on the validation rows is {before}."]
-    return [f"The {name} on the validation rows went from {before} to {after}."]
+        return [f"The {name} on the {rows} is {before}."]
+    return [f"The {name} on the {rows} went from {before} to {after}."]
 
 
 def price(shown: Comparison) -> str:
@@ -94,13 +99,18 @@ def _rows(shown: Comparison) -> str:
 
 
 def _unedited(fitted: FairIJ) -> str:
-    why = " ".join(fitted.diagnostics_.get("remarks", ()))
-    return why or "The model was left as it was, because no candidate edit was better."
+    remarks = " ".join(fitted.diagnostics_.get("remarks", ()))
+    why = [text for text in re.split(r"(?<=\.) ", remarks) if "`" not in text]  # no code up here
+    return " ".join(why) or "The model was left as it was, because no candidate edit was better."
 
 
 def how(fitted: FairIJ) -> str:
-    """What the edit is; empty if there is none."""
-    return f"The edit {account(fitted).sentence}" if is_edited(fitted) else ""
+    """What the edit is; if there is none, what to set for one."""
+    if is_edited(fitted):
+        return f"The edit {account(fitted).sentence}"
+    remarks = " ".join(fitted.diagnostics_.get("remarks", ()))
+    told = (text for text in re.split(r"(?<=\.) ", remarks) if "`" in text)
+    return " ".join(told).replace("`", "")
 
 
 def answer(fitted: FairIJ, shown: Comparison, about: About | None = None) -> str:
@@ -140,10 +150,15 @@ def tiles(fitted: FairIJ, shown: Comparison) -> list[tuple[str, str, str, str]]:
         if name is None or values is None:
             continue
         note = f"on {shown.rows}; change {changed_by(*shown.change(name))}"
+        if not is_edited(fitted):
+            found.append((LABELS[name], "", measured(values[1]), f"on {shown.rows}; not changed"))
+            continue
         found.append((LABELS[name], measured(values[0]), measured(values[1]), note))
     if metric is None:
         before, after = map(measured, fitted.candidates_["gap"].iloc[[0, fitted.chosen_]])
         found.insert(0, (gap_words(fitted), before, after, "on validation rows"))
+    if not is_edited(fitted):
+        return [*found, ("the edit", "", "none", "the model is as it was")]
     return [*found, (size.name, "", size.size, size.note)]
 
 

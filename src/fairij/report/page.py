@@ -55,6 +55,7 @@ def write_report(
     X_test: Any = None,
     y_test: Any = None,
     sensitive_features_test: Any = None,
+    control_features_test: Any = None,
     title: str = "Fairness report",
     feature_names: Sequence[str] | None = None,
     show_rows: int = 0,
@@ -80,6 +81,8 @@ def write_report(
         Labels and groups of the training rows.
     X_test, y_test, sensitive_features_test : table and array-likes, optional
         Rows that the edit never used, in the form that the model takes.
+    control_features_test : array-like, optional
+        Their strata, if the gap was closed within strata.
     title : str, default="Fairness report"
         The heading of the page.
     feature_names : sequence of str, optional
@@ -113,7 +116,8 @@ def write_report(
     target = path_of("path", path, "name a file, as in 'page.html'")
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it.")
-    test = comparisons.on_test_rows(fitted, X_test, y_test, sensitive_features_test)
+    given = (X_test, y_test, sensitive_features_test, control_features_test)
+    test = comparisons.on_test_rows(fitted, *given)
     if test is not None and y is not None:
         _note_tables((X, y), (X_test, y_test))
     rows = whole_number("show_rows", show_rows, 0)

@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 
 from fairij.mitigator import FairIJ
 from fairij.report.candidates import Shown, shown_candidates
-from fairij.report.comparisons import Comparison, metric_rows, rate_rows
+from fairij.report.comparisons import Comparison, metric_rows, rate_rows, view_rows
 from fairij.report.facts import calibration_section, four_fifths
 from fairij.report.plots import chart_rates, frontier, influence_curve, picked_mark, rate_chart
 from fairij.report.slices import concentration
 from fairij.report.training_table import TrainingTable, harmful_rows
-from fairij.report.wording import LABELS, measured, plain, shortened
+from fairij.report.wording import LABELS, UNKNOWN, measured, plain, shortened
 
 PACKAGES = (
     *("fairij", "torch", "numpy", "scipy", "pandas", "scikit-learn"),
     *("lightgbm", "xgboost", "xgboost-cpu", "transformers", "altair"),
 )
+MOST_RATES = 1200  # lines of the table of every group's rates
 MOST_GROUPS = 30  # in a chart; the table has all groups
 SMOOTH = (
     "Predicted labels jump from no to yes. So the method works with a smooth gap, the gap of "
@@ -45,20 +46,23 @@ def spec(chart: Any) -> dict[str, Any]:
 def rates_section(
     fitted: FairIJ, validation: Comparison, unseen: Comparison | None
 ) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": part.rows,
-            "note": NOTES[part.rows],
-            "charts": _rate_charts(part),
-            "metrics": metric_rows(fitted, part),
-            "rates": rate_rows(part),
-            "said": part.said,
-            "calibration": calibration_section(part),
-            "ratio": four_fifths(part),
-        }
-        for part in (unseen, validation)
-        if part is not None
-    ]
+    return [_part(fitted, part) for part in (unseen, validation) if part is not None]
+
+
+def _part(fitted: FairIJ, part: Comparison) -> dict[str, Any]:
+    rates, left_out = rate_rows(part, MOST_RATES)
+    return {
+        "name": part.rows,
+        "note": NOTES[part.rows],
+        "charts": _rate_charts(part),
+        "metrics": metric_rows(fitted, part),
+        "rates": rates,
+        "left_out": left_out,
+        "said": part.said,
+        "calibration": calibration_section(part),
+        "ratio": four_fifths(part),
+        "views": view_rows(fitted, part),
+    }
 
 
 def _rate_charts(part: Comparison) -> list[dict[str, Any]]:
@@ -217,10 +221,14 @@ def prediction_section(fitted: FairIJ) -> dict[str, Any]:
     return {
         "text": text,
         "rows": [
-            (name, *map(measured, (first, middle, last, middle - first, last - first)))
+            (name, *map(_foreseen, (first, middle, last, middle - first, last - first)))
             for name, (first, middle, last) in rows.items()
         ],
     }
+
+
+def _foreseen(value: float) -> str:
+    return UNKNOWN if math.isnan(value) else measured(value)
 
 
 def _about_refits(fitted: FairIJ) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairij.fairness.rates import GAPS, UNCOUNTED
+from fairij.fairness.views import SUFFIX, Kind, metric_name
 
 if TYPE_CHECKING:
     from fairij.method.search.base import Account
@@ -31,6 +32,20 @@ LABELS = {
 
 # the metric of an audit that a constraint is judged by
 GAP_METRIC = {gap.name: gap.metric_name for gap in GAPS.values()}
+VIEWED: dict[Kind, str] = {
+    "strata": "within strata, mean",
+    "marginals": "of each column, sum",
+}
+LABELS |= {
+    metric_name(kind, gap.metric_name): f"{gap.words} ({words})"
+    for kind, words in VIEWED.items()
+    for gap in GAPS.values()
+}
+GAP_METRIC |= {
+    f"{gap.name} {SUFFIX[kind]}": metric_name(kind, gap.metric_name)
+    for kind in VIEWED
+    for gap in GAPS.values()
+}
 
 
 # what audits do not measure, in words
@@ -67,6 +82,8 @@ def value_text(value: float) -> str:
 
 def amount(value: float) -> str:
     """A number that is compared with others; with four digits it may be a year."""
+    if abs(value) >= 1000 and math.isfinite(value):
+        value = float(round(value))  # no decimals next to so many digits
     return value_text(value) if abs(value) < 10_000 else number(value)
 
 

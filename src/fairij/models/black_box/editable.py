@@ -41,6 +41,7 @@ class BlackBoxEditable(EditableDefaults):
     """A model that is only asked, seen through the parameters of its correction."""
 
     trained_together = False  # what the model says of its training rows may be memorised
+    temperature = 3.0  # a correction moves rows near the cut-off, which a soft score hardly sees
 
     def __init__(self, box: Box, *, parameters: str | Sequence[str] = "trainable", **_: Any):
         wanted = [parameters] if isinstance(parameters, str) else list(parameters)
@@ -95,4 +96,4 @@ class BlackBoxEditable(EditableDefaults):
                 f"`predict_proba` must give as many classes as the correction was made for, "
                 f"{max(made.n_outputs, 2)}; got {base.shape[1] if base.ndim == 2 else 2}."
             )
-        return made.jacobian(X), base
+        return made.jacobian(X, base.numpy()), base

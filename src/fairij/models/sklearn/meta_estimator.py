@@ -79,7 +79,8 @@ class EditingEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _laid_out(self, data: Data) -> Any:
         """The model that is edited, with its parameters laid out for these rows."""
-        self._given = shaped(self.estimator, data)
+        asked = self.get_params(deep=False)
+        self._given = shaped(self.estimator, data, asked["threshold"], asked["pos_label"])
         return self._given
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from fairij.cli.errors import TARGET_MISSED, fail
 from fairij.cli.fitting import Fitted, fit, read_test
 from fairij.cli.folder import (
     CARD,
+    check_probe,
     folder_holds,
     probe_of,
     write_card,
@@ -44,6 +45,7 @@ def run(asked: MitigateOptions) -> None:
     check_folder(out, COMMAND, force=asked.force)
     check_inputs_apart(out, asked.files())
     _check_apart(asked)
+    check_probe(page)
     file = opened_to_edit(asked)
     test = None
     if page.test is not None:

@@ -30,7 +30,9 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 def engine() -> str:
     """Seconds, memory and agreement of all toolkits that score training rows."""
-    rows = [row for row in _record("engine.json")["rows"] if row["spearman"] is not None]
+    record = _record("engine.json")
+    rows = [row for row in record["rows"] if row["spearman"] is not None]
+    old = {True: "", False: "an earlier run"}
     return _table(
         ["", "seconds", "MB beyond the data", "Spearman", "shared in top 500", "note"],
         [
@@ -40,7 +42,7 @@ def engine() -> str:
                 f"{row['peak_mb']:.0f}",
                 f"{row['spearman']:.4f}",
                 f"{row['top500']:.3f}",
-                row["note"],
+                "; ".join(filter(None, [row["note"], old[row["code"] == record["code"]]])),
             ]
             for row in rows
         ],
@@ -162,6 +164,26 @@ def families() -> str:
     return _table([*head, "round trip", "undone"], rows)
 
 
+def black_boxes() -> str:
+    """The gap and the AUC of black boxes before and after a correction, and of edited models."""
+    rows = []
+    for name, row in _record("black_boxes.json").items():
+        before = row["before"]
+        cells = [f"{name} ({row['form']})" if row["form"] not in name else name]
+        cells.append(f"{before['gap']:.3f}, {before['auc']:.4f}")
+        for which in ("default", "target", "itself"):
+            if which not in row:
+                cells.append("not possible")
+                continue
+            found = row[which]
+            share = found["gap"] / before["gap"]
+            lost = before["auc"] - found["auc"]
+            cells.append(f"{found['gap']:.3f} ({share:.0%}), AUC {-lost:+.4f}")
+        rows.append(cells)
+    head = ["", "gap, AUC before", "by default", "half", "the model itself, half"]
+    return _table(head, rows)
+
+
 TREES = (
     ("as trained", "none", "as trained"),
     ("path", "default", '`search="path"`'),
@@ -210,5 +232,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "coverage": coverage,
     "audit_coverage": audit_coverage,
     "families": families,
+    "black_boxes": black_boxes,
     "trees_constrained": trees_constrained,
 }

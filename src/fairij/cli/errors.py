@@ -58,6 +58,7 @@ SPOKEN = {
     "gap": "--target-gap",
     "scales": "--scale",
     "classes": "--classes",
+    "templates": "--probe",
     "max_gap": "--max-gap",
     "min_ratio": "--min-ratio",
     "min_rows": "--min-rows",

@@ -13,12 +13,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fairij.data.memory import check_size
 from fairij.data.rows import n_rows, take_rows
 from fairij.data.sources import Source
 from fairij.errors import FairIJError, InvalidInputError
 
 Array = NDArray[np.float64]
 CLIP = 1e-6  # chances are kept this far from 0 and 1
+GROWTH = 3  # memory that a byte of an ONNX file takes while it is read
 TWICE = 32  # rows that are asked for twice
 SAME = 1e-4  # how far two answers for one row may be apart, as chances
 ROUNDED = 1e-5  # how far float32 may lead outside of 0 to 1
@@ -94,6 +96,7 @@ def _session_of(path: str, changed: int) -> Any:
 def _session(path: str) -> Any:
     if not os.path.isfile(path):
         raise InvalidInputError(f"`predict_proba` names an ONNX file, and there is none at {path}.")
+    check_size(path, GROWTH * os.stat(path).st_size)
     try:
         return _session_of(path, os.stat(path).st_mtime_ns)
     except ImportError:

@@ -30,7 +30,9 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 def engine() -> str:
     """Seconds, memory and agreement of all toolkits that score training rows."""
-    rows = [row for row in _record("engine.json")["rows"] if row["spearman"] is not None]
+    record = _record("engine.json")
+    rows = [row for row in record["rows"] if row["spearman"] is not None]
+    old = {True: "", False: "an earlier run"}
     return _table(
         ["", "seconds", "MB beyond the data", "Spearman", "shared in top 500", "note"],
         [
@@ -40,7 +42,7 @@ def engine() -> str:
                 f"{row['peak_mb']:.0f}",
                 f"{row['spearman']:.4f}",
                 f"{row['top500']:.3f}",
-                row["note"],
+                "; ".join(filter(None, [row["note"], old[row["code"] == record["code"]]])),
             ]
             for row in rows
         ],

@@ -21,7 +21,7 @@ from fairij.cli.folder import (
     write_page,
     write_result,
 )
-from fairij.cli.naming import about_of, note_shared, tried_on
+from fairij.cli.naming import about_of, note_tables, tried_on
 from fairij.cli.options import ColumnOptions, EditOptions, MitigateOptions
 from fairij.cli.outputs import MARK, PAGE, check_folder, check_inputs_apart, whole_folder
 from fairij.cli.rows import Part, check_two_groups, features_said
@@ -56,7 +56,7 @@ def run(asked: MitigateOptions) -> None:
     fitted = fit(file, asked, refits=refits, checkpoint=asked.checkpoint)
     mitigator = fitted.mitigator
     if test is not None:
-        note_shared(fitted, test)
+        note_tables(fitted, test)
     unseen = None if test is None else tried_on(mitigator, fitted.train, test)
     shown = unseen or on_validation_rows(mitigator)
     about = about_of(asked.model, file, asked.tables, page, asked.columns)

@@ -136,8 +136,7 @@ def reading_of(run: Callable[[], Tensor], asked: Outputs) -> Reading:
 def check_repeats(first: Tensor, second: Tensor) -> None:
     """Raise unless two passes over the same rows agree, up to rounding."""
     off = (first - second).abs()
-    size = torch.maximum(first.abs().amax(), first.std(correction=0)) if first.numel() else 0
-    if bool((off > torch.finfo(first.dtype).eps ** 0.5 * size).any()):
+    if _differ(off, first):
         raise InvalidInputError(
             "The module must give the same outputs for the same rows, but two passes over "
             f"{len(first)} rows differ by up to {float(off.max()):.3g}, although it is in "
@@ -145,6 +144,27 @@ def check_repeats(first: Tensor, second: Tensor) -> None:
             "F.dropout(x, p, training=self.training) in place of training=True, and draw no "
             "random numbers outside training."
         )
+
+
+def check_company(alone: Tensor, together: Tensor) -> None:
+    """Raise unless the first rows of a pass have the outputs that they have without the others."""
+    first = together[: len(alone)]
+    off = (alone - first).abs()
+    if _differ(off, together):
+        raise InvalidInputError(
+            "The module's output for a row must not depend on the other rows, but outputs of "
+            f"{len(alone)} rows move by up to {float(off.max()):.3g} when {len(together)} are "
+            "passed, although it is in evaluation mode. Something in its forward pass goes over "
+            "the rows: let BatchNorm keep running statistics (track_running_stats=True) and train "
+            "again, and take no mean, softmax or norm over the first dimension.",
+            parameter="model",
+        )
+
+
+def _differ(off: Tensor, out: Tensor) -> bool:
+    """Whether some outputs are further off than rounding explains."""
+    size = torch.maximum(out.abs().amax(), out.std(correction=0)) if out.numel() else 0
+    return bool((off > torch.finfo(out.dtype).eps ** 0.5 * size).any())
 
 
 def are_probabilities(out: Tensor) -> bool:

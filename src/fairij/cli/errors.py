@@ -63,6 +63,13 @@ SPOKEN = {
     "min_ratio": "--min-ratio",
     "min_rows": "--min-rows",
     "attributes": "--explore",
+    "control_features_val": "--control",
+    "control_features": "--control",
+    "control_features_test": "--control",
+    "sample_weight_val": "--validation-weights",
+    "missing_groups": "--missing-groups",
+    "marginals": "--marginals",
+    "pos_label": "--pos-label",
 }
 SAME = {"checkpoint", *(field.name for field in fields(EditOptions))}
 

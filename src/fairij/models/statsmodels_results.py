@@ -131,7 +131,7 @@ class StatsmodelsEditable(EditableDefaults):
 
 def _loss(results: Any) -> str:
     """The loss that the model was fitted by; raises if it cannot be edited."""
-    model = getattr(results, "model", None)
+    model: Any = getattr(results, "model", None)
     kind = type(model).__name__
     found, why = MODELS.get(kind), f"it holds a {kind}"
     if kind == "GLM":

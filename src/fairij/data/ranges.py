@@ -30,11 +30,10 @@ def unlike_columns(kind: str, other: str, first: Any, second: Any) -> str | None
     if one is None or two is None or one.shape[1] != two.shape[1]:
         return None
     names = getattr(second, "columns", None)
-    empty, empty_2 = (np.isnan(X).all(axis=0) for X in (one, two))
-    some, some_2 = (np.isfinite(X).any(axis=0) for X in (one, two))
     told = [
-        f"{_name(names, place)} has no values in the {kind if empty_2[place] else other} rows"
-        for place in np.flatnonzero((empty & some_2) | (empty_2 & some))
+        f"{_name(names, place)} has no values in the {where} rows"
+        for where, empty, full in ((kind, two, one), (other, one, two))
+        for place in _empty(empty, full)
     ]
     told += [
         f"{_name(names, place)} is mostly between {_range(two[:, place])} in the {kind} rows, and "
@@ -51,12 +50,18 @@ def unlike_columns(kind: str, other: str, first: Any, second: Any) -> str | None
     )
 
 
-def _unlike(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.intp]:
+def _empty(table: NDArray[np.float64], full: NDArray[np.float64]) -> list[int]:
+    """The places of columns of numbers that have values in the other table alone."""
+    found = np.isnan(table).all(axis=0) & np.isfinite(full).any(axis=0)
+    return [int(place) for place in np.flatnonzero(found)]
+
+
+def _unlike(one: NDArray[np.float64], two: NDArray[np.float64]) -> list[int]:
     """The places of columns whose both ranges have another scale, or lie far apart."""
     seen = [np.isfinite(X).sum(axis=0) >= FEWEST for X in (one, two)]
     places = np.flatnonzero(seen[0] & seen[1])
     if not len(places):
-        return places
+        return []
     found = np.ones(len(places), dtype=bool)
     for ends in RANGES:
         (low, high), (low_2, high_2) = (
@@ -66,7 +71,7 @@ def _unlike(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.in
         wide, narrow = np.maximum(width, width_2), np.minimum(width, width_2)
         between = np.maximum(low, low_2) - np.minimum(high, high_2)
         found &= (narrow > 0) & ((wide > WIDER * narrow) | (between > APART * wide))
-    return places[found]
+    return [int(place) for place in places[found]]
 
 
 def _numbers(X: Any) -> NDArray[np.float64] | None:

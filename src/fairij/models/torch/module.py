@@ -23,10 +23,10 @@ from fairij.models.torch.autograd import MODES, JvpMode, saved_bytes, working_mo
 from fairij.models.torch.batches import flatten, mapped, retried, row_shapes, sliced
 from fairij.models.torch.factored import comes_in_factors
 from fairij.models.torch.linearization import PROBE_ROWS, TorchEvaluator, TorchLinearization
-from fairij.models.torch.readings import AsGiven, Reading, check_company, reading_of
+from fairij.models.torch.readings import AsGiven, Reading, reading_of
 
 FACTOR_ROWS = 4 * PROBE_ROWS  # on which factors are tried
-FEWER = 3  # rows of which half is no batch
+FEWER = 3  # rows of which half is no batch: a layer may refuse a single row
 LISTED = 20  # names of parameters in a message
 # batches aim at a graph that stays in a CPU's cache, or fills a GPU
 BATCH_BYTES = {"cpu": 4 * 2**20, "cuda": 2**29}
@@ -143,11 +143,12 @@ class TorchEditable(EditableDefaults):
         def look() -> Reading:
             some = spread(n_rows(X), rows)
             batch = self.batch_of(X, some)
-            found = reading_of(lambda: self.call(parameters, batch), self._outputs)
-            if rows > FEWER:  # a layer may refuse a single row
-                half = self.batch_of(X, some[: rows // 2])
-                check_company(self.call(parameters, half), self.call(parameters, batch))
-            return found
+            half = self.batch_of(X, some[: rows // 2]) if rows > FEWER else batch
+            return reading_of(
+                lambda: self.call(parameters, batch),
+                self._outputs,
+                lambda: self.call(parameters, half),
+            )
 
         def at_fewer() -> bool:
             nonlocal rows

@@ -4,6 +4,9 @@
 some of them. A case is one function that fits a model of its library. The edit is for demographic
 parity between women and men, with groups known for validation rows only. Figures are of UCI's test
 rows: labels and scores by the library's own `predict` and `predict_proba`, the gap by fairlearn.
+The edited model is then saved, loaded in a process that has no fairij, and asked for the same
+scores (``round_trip``); and the edit is taken off again (``undone``: all parameters and scores are
+equal to the last bit).
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import subprocess
+import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +25,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 from fairij_studies.provenance import code_hash
@@ -28,6 +35,7 @@ from threadpoolctl import threadpool_limits
 
 from fairij import FairIJ, __version__
 from fairij.datasets import adult_splits, fetch_adult, three_way_split
+from fairij.models import adapt
 
 RESULTS = Path(__file__).parent / "results" / "families.json"
 SEED = 0
@@ -51,6 +59,11 @@ class Case:
     raw: bool  # whether it takes words as they are
     labels: Callable[[Any, Any], Any] = lambda model, X: model.predict(X)
     scores: Callable[[Any, Any], Any] = lambda model, X: model.predict_proba(X)[:, 1]
+    # how the library writes its own file; else joblib does
+    saved: Callable[[Any, Path], Any] | None = None
+    asks: str = "scores = loaded.predict_proba(X)[:, 1]"  # of what was read from the file
+    reads: str = "import joblib; loaded = joblib.load(file)"
+    rows: Callable[[Any], Any] = lambda X: X  # as the model takes them in a fit
 
 
 CASES: dict[str, Case] = {}
@@ -66,14 +79,26 @@ def case(name: str, library: str, **options: Any) -> Callable[[Any], Any]:
     return added
 
 
-@case("LightGBM", "lightgbm")
+@case(
+    "LightGBM",
+    "lightgbm",
+    saved=lambda model, file: model.booster_.save_model(file),
+    reads="import lightgbm; loaded = lightgbm.Booster(model_file=file)",
+    asks="scores = loaded.predict(X)",
+)
 def lightgbm(X: Any, y: Any) -> Any:
     from lightgbm import LGBMClassifier
 
     return LGBMClassifier(n_estimators=200, learning_rate=0.05, n_jobs=1, verbosity=-1).fit(X, y)
 
 
-@case("CatBoost", "catboost", raw=True)
+@case(
+    "CatBoost",
+    "catboost",
+    raw=True,
+    saved=lambda model, file: model.save_model(file),
+    reads="import catboost; loaded = catboost.CatBoostClassifier().load_model(file)",
+)
 def catboost(X: Any, y: Any) -> Any:
     from catboost import CatBoostClassifier
 
@@ -114,7 +139,13 @@ def decision_tree(X: Any, y: Any) -> Any:
     return DecisionTreeClassifier(min_samples_leaf=20, random_state=0).fit(X, y)
 
 
-@case("LightGBM, forest", "lightgbm")
+@case(
+    "LightGBM, forest",
+    "lightgbm",
+    saved=lambda model, file: model.booster_.save_model(file),
+    reads="import lightgbm; loaded = lightgbm.Booster(model_file=file)",
+    asks="scores = loaded.predict(X)",
+)
 def lightgbm_forest(X: Any, y: Any) -> Any:
     from lightgbm import LGBMClassifier
 
@@ -129,11 +160,73 @@ def lightgbm_forest(X: Any, y: Any) -> Any:
     ).fit(X, y)
 
 
-@case("XGBoost, forest", "xgboost-cpu")
+XGBOOST: dict[str, Any] = {
+    "saved": lambda model, file: model.save_model(f"{file}.json"),
+    "reads": "import xgboost; loaded = xgboost.XGBClassifier(); loaded.load_model(file + '.json')",
+}
+
+
+@case("XGBoost", "xgboost-cpu", **XGBOOST)
+def xgboost(X: Any, y: Any) -> Any:
+    from xgboost import XGBClassifier
+
+    return XGBClassifier(n_estimators=200, learning_rate=0.1, max_depth=5, n_jobs=1).fit(X, y)
+
+
+@case("XGBoost, forest", "xgboost-cpu", **XGBOOST)
 def xgboost_forest(X: Any, y: Any) -> Any:
     from xgboost import XGBRFClassifier
 
     return XGBRFClassifier(max_depth=10, n_jobs=1).fit(X, y)
+
+
+@case("histogram boosting", "scikit-learn")
+def histogram_boosting(X: Any, y: Any) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(early_stopping=False, random_state=0).fit(X, y)
+
+
+@case("gradient boosting", "scikit-learn")
+def gradient_boosting(X: Any, y: Any) -> Any:
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    return GradientBoostingClassifier(random_state=0).fit(X, y)
+
+
+@case("logistic regression", "scikit-learn")
+def logistic_regression(X: Any, y: Any) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(max_iter=1000).fit(X, y)
+
+
+@case("perceptron", "scikit-learn")
+def perceptron(X: Any, y: Any) -> Any:
+    from sklearn.neural_network import MLPClassifier
+
+    return MLPClassifier((50,), alpha=1e-3, max_iter=20, random_state=0).fit(X, y)
+
+
+def _constant(X: Any) -> Any:
+    """The rows as statsmodels takes them, without columns that depend on others."""
+    some = np.asarray(X, np.float64)[:, :6]
+    return np.column_stack([np.ones(len(some)), some])
+
+
+@case(
+    "logit of statsmodels (six columns)",
+    "statsmodels",
+    labels=lambda results, X: (results.predict(_constant(X)) > 0.5).astype(int),
+    scores=lambda results, X: results.predict(_constant(X)),
+    asks="import numpy as np; rows = np.asarray(X, np.float64)[:, :6]; "
+    "scores = loaded.predict(np.column_stack([np.ones(len(rows)), rows]))",
+    rows=_constant,
+)
+def statsmodels_logit(X: Any, y: Any) -> Any:
+    import statsmodels.api as sm
+
+    return sm.Logit(np.asarray(y), _constant(X)).fit(disp=0)
 
 
 @case("EBM", "interpret-core", raw=True)
@@ -152,6 +245,7 @@ def _floats(X: Any) -> Any:
     "skorch",
     labels=lambda net, X: net.predict(_floats(X)),
     scores=lambda net, X: net.predict_proba(_floats(X))[:, 1],
+    asks="import numpy as np; scores = loaded.predict_proba(np.asarray(X, np.float32))[:, 1]",
 )
 def skorch(X: Any, y: Any) -> Any:
     import torch
@@ -231,6 +325,38 @@ def measured(one: Case, model: Any, test: Part) -> dict[str, float]:
     }
 
 
+ELSEWHERE = """
+import sys
+sys.modules["fairij"] = None  # importing it is an error
+import joblib
+folder = sys.argv[1]
+X, expected = joblib.load(folder + "/rows.joblib")
+file = folder + "/model"
+{reads}
+{asks}
+import numpy as np
+print(float(np.abs(np.asarray(scores) - expected).max()))
+"""
+
+
+def round_trip(one: Case, model: Any, X: Any) -> float:
+    """The largest difference of scores by the saved model, in a process without fairij."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        joblib.dump((X, np.asarray(one.scores(model, X))), path / "rows.joblib")
+        if one.saved is None:
+            joblib.dump(model, path / "model")
+        else:
+            one.saved(model, path / "model")
+        code = ELSEWHERE.format(reads=one.reads, asks=one.asks)
+        done = subprocess.run(
+            [sys.executable, "-c", code, folder], capture_output=True, text=True, check=False
+        )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    return float(done.stdout.split()[-1])
+
+
 def run(name: str) -> dict[str, Any]:
     one = CASES[name]
     train, validation, test = raw_parts() if one.raw else encoded_parts()
@@ -241,17 +367,25 @@ def run(name: str) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fair.fit(
-            train.X,
+            one.rows(train.X),
             train.y,
-            X_val=validation.X,
+            X_val=one.rows(validation.X),
             y_val=validation.y,
             sensitive_features_val=validation.s,
         )
+    seconds = process_time() - start - trained
+    undone = fair.edit_.undo(fair.estimator_)
+    is_undone = bool(
+        np.array_equal(adapt(undone).theta.numpy(), adapt(model).theta.numpy())
+        and np.array_equal(one.scores(undone, test.X), one.scores(model, test.X))
+    )
     return {
         "before": measured(one, model, test),
         "after": measured(one, fair.estimator_, test),
         "library": f"{one.library} {version(one.library)}",
-        "seconds": round(process_time() - start - trained, 1),
+        "seconds": round(seconds, 1),
+        "round_trip": round_trip(one, fair.estimator_, test.X),
+        "undone": is_undone,
         "training": round(trained, 1),
         "fairij": __version__,
         "code": code_hash(),
@@ -267,6 +401,7 @@ def main() -> None:
     for name in names:
         with threadpool_limits(1):
             kept[name] = run(name)
+        kept = {name: kept[name] for name in CASES if name in kept}
         print(name, json.dumps(kept[name]))
         RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
 

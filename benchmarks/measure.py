@@ -24,25 +24,32 @@ class Measured(Generic[T]):
     peak_mb: float
 
 
-def measure(work: Callable[[], T], *, repeats: int = 3, enough: float = 20.0) -> Measured[T]:
+def measure(
+    work: Callable[[], T],
+    *,
+    repeats: int = 3,
+    enough: float = 20.0,
+    clock: Callable[[], float] = perf_counter,
+) -> Measured[T]:
     """Run the work once and read its peak memory, then repeat it while that is cheap.
 
     Work runs at most `repeats` times, and not again after `enough` seconds in all. The best time
-    counts, so that other processes disturb it less. Slow tools run once.
+    counts, so that other processes disturb it less. Slow tools run once. `process_time` as the
+    clock leaves out the time that other processes had the processor.
     """
     before = held()
-    value, seconds = _timed(work)
+    value, seconds = _timed(work, clock)
     peak = _peak_mb() - before
     times = [seconds]
     while len(times) < repeats and sum(times) < enough:
-        times.append(_timed(work)[1])
+        times.append(_timed(work, clock)[1])
     return Measured(value, min(times), max(peak, 0.0))
 
 
-def _timed(work: Callable[[], T]) -> tuple[T, float]:
-    start = perf_counter()
+def _timed(work: Callable[[], T], clock: Callable[[], float]) -> tuple[T, float]:
+    start = clock()
     value = work()
-    return value, perf_counter() - start
+    return value, clock() - start
 
 
 def held() -> float:

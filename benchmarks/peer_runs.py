@@ -22,7 +22,14 @@ from benchmarks.problem import Problem, agreement, make, reference
 Row = dict[str, Any]
 TIMEOUT = 480.0
 PEERS = {
-    "curvlinops": ("GGN CG", "GGN CG defaults", "GGN CG tight", "GGN CG + KFAC", "KFAC"),
+    "curvlinops": (
+        "GGN CG",
+        "GGN CG defaults",
+        "GGN CG tight",
+        "GGN CG + KFAC",
+        "GGN CG + KFAC close",
+        "KFAC",
+    ),
     "kronfluence": ("KFAC", "EKFAC"),
     "dattri": ("CG", "CG linearised", "LiSSA", "TRAK"),
     "pydvl": ("CG", "CG linearised", "LiSSA"),

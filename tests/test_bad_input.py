@@ -685,6 +685,10 @@ SETTINGS: list[tuple[str, list[Any], str, str]] = [
     ("loss", ["hinge", None, SquaredError], f"must be one of {sorted(LOSSES)}, 'auto' or a",
      "--loss"),
     ("temperature", [0, -1.0, *NUMBERS], "must be a number, above 0 and finite", "--temperature"),
+    ("threshold", [0, 1, 30, "0.3", True, float("nan")],
+     "must be a probability above 0 and below 1", "--threshold"),
+    ("missing_groups", ["drop", None, 3], "must be one of ['error', 'ignore']", "--missing-groups"),
+    ("marginals", ["sex", None, 3], "must be one of [True, False]", "--marginals"),
     ("weight_decay", [-1e-3, *NUMBERS], "must be a number, at least 0 and fin", "--weight-decay"),
     ("confidence", [0, 1, 95, *NUMBERS], "must be a number, above 0 and below 1", "--confidence"),
     ("damping", ["small", None, [], ["a"], {"a": 1}],
@@ -1049,6 +1053,10 @@ settings_of = st.fixed_dictionaries(
             "confidence",
             "random_state",
             "holdout_fraction",
+            "threshold",
+            "pos_label",
+            "missing_groups",
+            "marginals",
         )
     },
 )

@@ -32,7 +32,9 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 def engine() -> str:
     """Seconds, memory and agreement of all toolkits that score training rows."""
-    rows = [row for row in _record("engine.json")["rows"] if row["spearman"] is not None]
+    record = _record("engine.json")
+    rows = [row for row in record["rows"] if row["spearman"] is not None]
+    old = {True: "", False: "an earlier run"}
     return _table(
         ["", "seconds", "MB beyond the data", "Spearman", "shared in top 500", "note"],
         [
@@ -42,7 +44,7 @@ def engine() -> str:
                 f"{row['peak_mb']:.0f}",
                 f"{row['spearman']:.4f}",
                 f"{row['top500']:.3f}",
-                row["note"],
+                "; ".join(filter(None, [row["note"], old[row["code"] == record["code"]]])),
             ]
             for row in rows
         ],
@@ -159,10 +161,32 @@ def families() -> str:
             *(f"{row['before'][of]:.3f} → {row['after'][of]:.3f}" for of in MEASURES),
             f"{row['training']:.0f}",
             f"{row['seconds']:.0f}",
+            "" if "round_trip" not in row else f"{row['round_trip']:.0e}".replace("0e+00", "0"),
+            {True: "yes", False: "no"}.get(row.get("undone"), ""),
         ]
         for name, row in _record("families.json").items()
     ]
     head = ["", "library", "accuracy", "gap", "AUC", "seconds of training", "of the edit"]
+    return _table([*head, "round trip", "undone"], rows)
+
+
+def black_boxes() -> str:
+    """The gap and the AUC of black boxes before and after a correction, and of edited models."""
+    rows = []
+    for name, row in _record("black_boxes.json").items():
+        before = row["before"]
+        cells = [f"{name} ({row['form']})" if row["form"] not in name else name]
+        cells.append(f"{before['gap']:.3f}, {before['auc']:.4f}")
+        for which in ("default", "target", "itself"):
+            if which not in row:
+                cells.append("not possible")
+                continue
+            found = row[which]
+            share = found["gap"] / before["gap"]
+            lost = before["auc"] - found["auc"]
+            cells.append(f"{found['gap']:.3f} ({share:.0%}), AUC {-lost:+.4f}")
+        rows.append(cells)
+    head = ["", "gap, AUC before", "by default", "half", "the model itself, half"]
     return _table(head, rows)
 
 
@@ -231,4 +255,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "families": families,
     "networks": networks,
     "ensembles": ensembles,
+    "black_boxes": black_boxes,
 }

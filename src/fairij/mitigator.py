@@ -216,9 +216,9 @@ class FairIJ(EditingEstimator):
         asked, seconds = self.get_params(deep=False), dict[str, float]()
         settings = check_settings(asked, run.seed(check_seed(self.random_state)))  # settings
         X, X_val = as_source(train[0]), as_source(validation[0])  # rows
-        given = (X, *train[1:]), (X_val, *validation[1:])
+        rows, held = (X, *train[1:]), (X_val, *validation[1:])
         how = (settings.split, run.column, self.missing_groups, strata)
-        data = data_of(*given, *how, marginals=self.marginals)
+        data = data_of(rows, held, *how, marginals=self.marginals)
         editable = self._adapted(run, self._laid_out(data), self.parameters)  # model
         settings = settings.suited_to(editable)
         editable, settings = run.recorded(editable, data, settings, asked)  # identity

@@ -393,7 +393,8 @@ def test_sentences_of_your_own_probe_a_language_model(run: Run, files: Path, ber
     assert _page("again.html") == _page("probed/report.html")
     pd.DataFrame({"kind": ["rude"], "text": ["{one}"]}).to_csv("own.csv", index=False)
     said = run(*asked, "--probe", "own.csv", "--out", "wrong", code=2).output
-    assert "sentences by kind" in " ".join(said.split())
+    assert "--probe must be sentences by kind" in " ".join(said.split())
+    assert not Path("wrong").exists()
 
 
 def test_a_language_model_without_its_tokenizer_is_refused(

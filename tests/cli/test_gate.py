@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -64,6 +65,14 @@ def test_the_exit_code_says_it(run: Run, said: Path, options: tuple[str, ...], c
         r["level"] for r in json.loads((said / "out/s.json").read_text())["runs"][0]["results"]
     }
     assert ("error" in levels) == (code == 5)
+
+
+def test_the_comment_names_the_column_of_labels_and_of_groups(run: Run, said: Path) -> None:
+    table = pd.read_csv(said / "said.csv")
+    table.assign(sex=(table["sex"] == "f").astype(int)).to_csv(said / "said.csv", index=False)
+    run(*ASKED, "--max-gap", "0.3", *FILES)
+    text = html.unescape((said / "out" / "m.md").read_text(encoding="utf-8"))
+    assert "“y = 1” to 50 of 100 rows in the group sex 0" in text
 
 
 def test_what_could_not_be_measured_never_passes(run: Run, said: Path) -> None:

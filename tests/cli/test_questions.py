@@ -162,7 +162,7 @@ def test_groups_that_are_missing_weights_of_a_survey_and_chances(run: Run, files
     ("more", "said"),
     [
         (("--control", "nothing"), "'nothing'"),
-        (("--control", "income"), "at most 100 strata"),
+        (("--control", "income"), "--control must make at most 100 strata"),
         (("--marginals",), "two or more sensitive columns"),
         (("--marginals", "--group-chances"), "leave one of the two out"),
         (("--group-chances",), "at least two columns"),

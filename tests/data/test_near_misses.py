@@ -62,7 +62,6 @@ OTHERS = [
     ("tensorflow.python.keras.engine", "Model", "torch.nn.Module, copy the weights over"),
     ("flax.linen.module", "Dense", "torch.nn.Module, copy the weights over"),
     ("pyspark.ml.classification", "GBTClassificationModel", "toPandas"),
-    ("statsmodels.discrete.discrete_model", "BinaryResultsWrapper", "LogisticRegression"),
     ("onnxruntime.capi", "InferenceSession", "the model that it was exported from"),
 ]
 

@@ -43,6 +43,21 @@ def test_people_with_the_same_coarse_row_are_no_mistake() -> None:
     assert overlap((texts, LABELS[:300]), (texts[250:], LABELS[250:300])) == Overlap(50, 50, False)
 
 
+def test_twins_by_chance_are_no_mistake_in_any_split() -> None:
+    """As in COMPAS: an age, a count of earlier arrests and a charge make many twins."""
+    rng = np.random.default_rng(0)
+    age, priors = rng.gamma(2, 7, 4000).astype(int), rng.geometric(0.3, 4000)
+    X, y = np.stack([age, priors, rng.integers(0, 8, 4000)], 1), rng.integers(0, 2, 4000)
+    for _ in range(100):
+        order = rng.permutation(4000)
+        train, validation, held = order[:2000], order[2000:3000], order[3000:]
+        assert overlap((X[train], y[train]), (X[validation], y[validation])) is None
+        mixed = np.concatenate([held, train[:500]])
+    found = overlap((X[train], y[train]), (X[mixed], y[mixed]))
+    assert found is not None
+    assert found.rows > 900
+
+
 @pytest.mark.parametrize("rows", [{"a": FINE}, (FINE, FINE), FINE[:, :, None], [[1], [2, 3]]])
 def test_other_forms_are_passed_over(rows: Any) -> None:
     y = LABELS[: len(rows) if isinstance(rows, list) else 300]

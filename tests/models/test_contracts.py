@@ -161,6 +161,11 @@ def ebm(X: Any, y: Any) -> Any:
     return glassbox.ExplainableBoostingClassifier(**settings).fit(X, y)
 
 
+@case("statsmodels")
+def logit(X: Any, y: Any) -> Any:
+    return pytest.importorskip("statsmodels.api").Logit(y, X).fit(disp=0)
+
+
 def on_tokens(name: str) -> tuple[Any, dict[str, Any]]:
     pytest.importorskip("transformers")
     import tiny

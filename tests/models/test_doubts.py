@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from biased import fair, fitted, problem
 from fairij.errors import FairIJWarning, InvalidInputError
+from fairij.fairness.decisions import Decision
 from fairij.models.base import EditableDefaults
 from fairij.models.doubts import check_are_logits, doubts, outputs_asked
 from fairij.models.labels import Labels
@@ -83,6 +84,19 @@ def test_a_nearly_constant_model_is_called_out() -> None:
     assert doubts(labels, rare - 0.5, confirmed=False) == []
     (notice,) = doubts(CLASSES, one_hot(THREE) * 0.1 + torch.tensor([9.0, 0, 0]), confirmed=False)
     assert "predicts 'a' for 100.0%" in notice.text
+
+
+def test_scores_of_another_scale_are_called_out() -> None:
+    """As of a regression on 0 and 1 where few labels are 1: nearly all outputs are above 0."""
+    rng = np.random.default_rng(2)
+    truth = torch.from_numpy(rng.random(2000) < 0.06).double()
+    labels = Labels(LABELS.loss, LABELS.classes, truth, truth)
+    z = 0.06 + 0.15 * truth + 0.08 * torch.from_numpy(rng.normal(size=2000))
+    (notice,) = doubts(labels, z, confirmed=False)
+    assert "right for 27% of the rows measured, although it ranks them well" in notice.text
+    assert "says 'yes' for 79% of them, and 6% are" in notice.text
+    assert doubts(labels, z, Decision(cut=0.05), confirmed=False) == []  # who sets it, means it
+    assert doubts(labels, z - 0.1, confirmed=False) == []
 
 
 class Unnamed(EditableDefaults):

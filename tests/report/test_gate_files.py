@@ -63,6 +63,14 @@ def test_markdown_shows_names_as_text() -> None:
         assert words in text
 
 
+def test_first_words_name_the_columns_of_groups() -> None:
+    rng = np.random.default_rng(0)
+    truth, groups = rng.integers(2, size=400), np.repeat([0, 1], 200)
+    found = audit(truth, truth, sensitive_features=groups)
+    outcome = gate(found, max_gap={"demographic_parity": 0.9})
+    assert "married 1" in markdown(outcome, found, "Loans", "paid", ["married"])
+
+
 @pytest.mark.parametrize("text", ["plain words, 0.05 (95 %)", "Über 30"])
 def test_plain_words_stay_as_they_are(text: str) -> None:
     assert escaped(text) == text

@@ -165,6 +165,18 @@ def test_a_tokenizer_with_more_words_than_the_model(folder: Path) -> None:
         file.prepare(pd.DataFrame({"text": ["w4 more"]}))
 
 
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [(None, r"row 1 is empty \(such rows: 1\)"), (5, "row 1 holds '5'"), ([1, 2], "row 1 holds")],
+)
+def test_rows_without_a_text(folder: Path, cell: object, message: str) -> None:
+    import pandas as pd
+
+    table = pd.DataFrame({"note": pd.Series(["w4 w5", cell, ""], dtype=object)})
+    with pytest.raises(InvalidInputError, match=message):
+        load_model(folder).prepare(table)
+
+
 # --- encoders ---------------------------------------------------------------------------------
 
 

@@ -58,10 +58,18 @@ SPOKEN = {
     "gap": "--target-gap",
     "scales": "--scale",
     "classes": "--classes",
+    "templates": "--probe",
     "max_gap": "--max-gap",
     "min_ratio": "--min-ratio",
     "min_rows": "--min-rows",
     "attributes": "--explore",
+    "control_features_val": "--control",
+    "control_features": "--control",
+    "control_features_test": "--control",
+    "sample_weight_val": "--validation-weights",
+    "missing_groups": "--missing-groups",
+    "marginals": "--marginals",
+    "pos_label": "--pos-label",
 }
 SAME = {"checkpoint", *(field.name for field in fields(EditOptions))}
 

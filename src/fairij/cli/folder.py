@@ -28,6 +28,7 @@ from fairij.fairness.decisions import read_decisions
 from fairij.fairness.optimism import HonestGap
 from fairij.fairness.paired import Paired
 from fairij.language.probes import ProbeChange
+from fairij.language.swapping import sentences
 from fairij.method.preparation import get_search
 from fairij.method.refit import PredictedRefit
 from fairij.mitigator import FairIJ
@@ -311,6 +312,12 @@ def probe_of(
     tables = [(part.features, part.groups) for part in (test, train) if part is not None]
     own = None if page.probe is None else read_templates(page.probe)
     return probed(fitted, tables, own, lambda texts: file.prepare(pd.DataFrame({"text": texts})))
+
+
+def check_probe(page: PageOptions) -> None:
+    """Refuse sentences of the user's own that cannot be used, before the work."""
+    if page.probe is not None:
+        sentences(templates=read_templates(page.probe))
 
 
 def read_templates(path: Path) -> dict[str, list[str]]:

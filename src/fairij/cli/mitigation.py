@@ -14,13 +14,14 @@ from fairij.cli.errors import TARGET_MISSED, fail
 from fairij.cli.fitting import Fitted, fit, read_test
 from fairij.cli.folder import (
     CARD,
+    check_probe,
     folder_holds,
     probe_of,
     write_card,
     write_page,
     write_result,
 )
-from fairij.cli.naming import about_of, note_shared, tried_on
+from fairij.cli.naming import about_of, note_tables, tried_on
 from fairij.cli.options import ColumnOptions, EditOptions, MitigateOptions
 from fairij.cli.outputs import MARK, PAGE, check_folder, check_inputs_apart, whole_folder
 from fairij.cli.rows import Part, check_two_groups, features_said
@@ -31,7 +32,7 @@ from fairij.report.about import About
 from fairij.report.checks import checks
 from fairij.report.comparisons import Comparison, on_validation_rows
 from fairij.report.headline import answer, costs
-from fairij.report.probe import probe_summary
+from fairij.report.probe import probe_check, probe_summary
 from fairij.report.shortfalls import Shortfall, first_lines, shortfalls
 from fairij.report.verdicts import MEANING, Check, reasons, worst
 from fairij.storage.model_files import ModelFile
@@ -44,6 +45,7 @@ def run(asked: MitigateOptions) -> None:
     check_folder(out, COMMAND, force=asked.force)
     check_inputs_apart(out, asked.files())
     _check_apart(asked)
+    check_probe(page)
     file = opened_to_edit(asked)
     test = None
     if page.test is not None:
@@ -54,7 +56,7 @@ def run(asked: MitigateOptions) -> None:
     fitted = fit(file, asked, refits=refits, checkpoint=asked.checkpoint)
     mitigator = fitted.mitigator
     if test is not None:
-        note_shared(fitted, test)
+        note_tables(fitted, test)
     unseen = None if test is None else tried_on(mitigator, fitted.train, test)
     shown = unseen or on_validation_rows(mitigator)
     about = about_of(asked.model, file, asked.tables, page, asked.columns)
@@ -86,6 +88,7 @@ def run(asked: MitigateOptions) -> None:
         if probe is not None and probe.verdict == "red":
             say(probe.sentence)
         found = checks(mitigator, on_validation_rows(mitigator), unseen, about)
+        found += [] if probe is None else [probe_check(mitigator, probe)]
         _show(shown, summary, features_said(fitted.train, asked.columns), found)
         if test is None:
             say("The choice was made on these rows: give --test for figures that you can rely on.")

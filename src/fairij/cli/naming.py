@@ -14,7 +14,8 @@ from fairij.cli.measure import model_speaks
 from fairij.cli.options import ColumnOptions, FitTables, PageOptions
 from fairij.cli.rows import Part
 from fairij.data.overlap import shared_rows
-from fairij.errors import SeenRowsWarning
+from fairij.data.ranges import unlike_columns
+from fairij.errors import FairIJWarning, SeenRowsWarning
 from fairij.mitigator import FairIJ
 from fairij.report.about import About
 from fairij.report.comparisons import Comparison, on_test_rows
@@ -48,8 +49,8 @@ def labels_of(train: Part, test: Part) -> NDArray[Any]:
     return names[test.y.astype(int)]
 
 
-def note_shared(fitted: Fitted, test: Part) -> None:
-    """Warn if many test rows are training or validation rows too."""
+def note_tables(fitted: Fitted, test: Part) -> None:
+    """Warn if many test rows are training or validation rows too, or look prepared otherwise."""
     tables = {"training": fitted.train, "validation": fitted.validation}
     for name, part in tables.items():
         if part is None:
@@ -57,6 +58,9 @@ def note_shared(fitted: Fitted, test: Part) -> None:
         text = shared_rows("test", name, (part.X, part.y), (test.X, test.y))
         if text is not None:
             warnings.warn(text, SeenRowsWarning, stacklevel=2)
+    text = unlike_columns("test", "training", fitted.train.X, test.X)
+    if text is not None:
+        warnings.warn(text, FairIJWarning, stacklevel=2)
 
 
 def tried_on(fitted: FairIJ, train: Part, test: Part) -> Comparison | None:

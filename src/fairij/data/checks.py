@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairij.data.overlap import shared_rows
+from fairij.data.ranges import unlike_columns
 from fairij.data.rows import Columns, n_rows, part_of, speaking_of
 from fairij.data.sparse import check_sparse
 from fairij.errors import InvalidInputError, Notice, SeenRowsWarning
@@ -274,15 +275,17 @@ def data_of(
         encoded,
         truth,
         y,
-        notices=_shared((X, truth), (X_val, truth_val)),
+        notices=_compared((X, truth), (X_val, truth_val)),
         train_groups=known,
     )
 
 
-def _shared(train: tuple[Any, Any], validation: tuple[Any, Any]) -> tuple[Notice, ...]:
-    """A notice if many validation rows are training rows too."""
-    text = shared_rows("validation", "training", train, validation)
-    return () if text is None else (Notice(text, SeenRowsWarning),)
+def _compared(train: tuple[Any, Any], validation: tuple[Any, Any]) -> tuple[Notice, ...]:
+    """Notices if many validation rows are training rows too, or look prepared otherwise."""
+    shared = shared_rows("validation", "training", train, validation)
+    unlike = unlike_columns("validation", "training", train[0], validation[0])
+    found = () if shared is None else (Notice(shared, SeenRowsWarning),)
+    return found if unlike is None else (*found, Notice(unlike))
 
 
 def _known_groups(values: Any, rows: int, names: tuple[str, ...], missing: MissingGroups) -> Groups:

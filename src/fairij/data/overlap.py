@@ -21,6 +21,7 @@ MOST_CELLS = 20_000_000  # rows times columns that are hashed
 FEWEST = 20  # shared rows, and
 LEAST = 0.05  # the share of rows that are there twice beyond what is usual, to say so
 USUAL = 0.9  # of rows with a twin in their own table: of more, nothing can be said
+SURE = 5.0  # standard errors of independent rows: twins come in clumps, so less would be chance
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def overlap(first: tuple[Any, Any], second: tuple[Any, Any]) -> Overlap | None:
     shared = int(np.isin(other, one).sum())
     twins = pd.Series(one).duplicated(keep=False).mean()
     beyond = shared / len(other) - twins
-    if shared < FEWEST or twins > USUAL or beyond < LEAST * (1 - twins):
+    by_chance = SURE * (twins * (1 - twins) * (1 / len(one) + 1 / len(other))) ** 0.5
+    if shared < FEWEST or twins > USUAL or beyond < max(LEAST * (1 - twins), by_chance):
         return None
     return Overlap(shared, len(other), False)
 

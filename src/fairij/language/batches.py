@@ -24,9 +24,11 @@ from fairij.models.text.tokens import (
     check_lengths,
     lengths,
     longest_first,
+    tokens_at_once,
 )
 
 TextRows = Tensor | dict[str, Tensor]  # vectors (N, D), or tokens
+VECTORS = 2**17  # run at once
 POOL = 50  # rows are sorted by length within the rows of this many batches
 
 
@@ -91,13 +93,15 @@ class InHalves(nn.Module):
         return torch.cat(parts)[torch.argsort(order)]
 
 
-def run_all(module: Any, rows: TextRows, *, budget: int = 2**17) -> Tensor:
+def run_all(module: Any, rows: TextRows) -> Tensor:
     """Outputs on all rows, in order, without a graph."""
     with torch.no_grad():
         if not isinstance(rows, Mapping):
-            return torch.cat([run(module, part) for part in rows.split(budget)]).float()
+            parts = [run(module, part) for part in rows.split(VECTORS)]
+            return torch.cat(parts).float()
         order = longest_first(rows)
-        parts = [run(module, part) for part in bucketed(take_rows(rows, order), budget)]
+        most = tokens_at_once(rows["input_ids"].device)
+        parts = [run(module, part) for part in bucketed(take_rows(rows, order), most)]
         return torch.cat(parts).float()[torch.argsort(order)]
 
 

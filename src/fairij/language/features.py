@@ -21,11 +21,10 @@ from fairij.errors import CheckpointError, FairIJWarning, InvalidInputError
 from fairij.language.encoders import encoder_of
 from fairij.language.texts import check_types, padded, types_tell
 from fairij.method.run import Progress, silent
-from fairij.models.text.tokens import Tokens, bucketed, check_lengths, longest_first
+from fairij.models.text.tokens import Tokens, bucketed, check_lengths, longest_first, tokens_at_once
 from fairij.models.text.triggers import Pooling, pooled
 from fairij.storage.checksummed import UNREADABLE, read_sealed, write_sealed
 
-BATCH_TOKENS = {"cpu": 2**13, "cuda": 2**18}
 BLOCK_ROWS = 2**12  # rows per file of the cache
 FORMAT = "fairij.features/1"
 
@@ -73,7 +72,7 @@ def features(
         raise InvalidInputError("`X` must have at least one row, got none.")
     check_lengths("X", tokens, encoder)
     device = next(encoder.parameters()).device
-    budget = BATCH_TOKENS.get(device.type, BATCH_TOKENS["cpu"])
+    budget = tokens_at_once(device)
     if batch_tokens is not None:
         budget = whole_number("batch_tokens", batch_tokens, 1)
     given = "" if cache is None else fingerprint(tokens, encoder, pooling)

@@ -171,7 +171,7 @@ class ProbeChange:
         about = f"{len(self.before.sentences)} sentences that differ in the identity alone"
         if self.raised.empty:
             who = ", ".join(self.protected)
-            but = "" if self.nearer.empty else " But their scores came clearly nearer to it."
+            but = "" if self.nearer.empty else " But their scores clearly grew."
             return (
                 f"Of {about}, harmless ones about {who} are not called positive more often than "
                 f"before.{but}"

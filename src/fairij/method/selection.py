@@ -233,8 +233,8 @@ class Budget(SelectionDefaults):
                 "validation rows: with groups of these sizes, a model that treats all of them "
                 "alike would show differences as clear in "
                 f"{100 * float(candidates['gap_p'][0]):.0f} of 100 cases. So the model is returned "
-                "unchanged. More validation rows may show a gap. `Budget(confidence=0)` edits in "
-                "any case."
+                "unchanged. More validation rows may show a gap. `Budget(confidence=0)`, on the "
+                "command line `--budget confidence=0`, edits in any case."
             )
         lowest = float(np.min(candidates["gap"]))
         if chosen == 0 and lowest < gap and not self.allowed(candidates)[1:].any():

@@ -95,6 +95,8 @@ def doubts(
     texts = [f"Something is wrong with the model or its labels: {found}"] if found else []
     texts += _constant(truth, predicted, names)
     texts = texts or _unrelated(truth, predicted, z_val, names)
+    if not texts and decision.is_own:
+        texts = _cut_elsewhere(truth, predicted, z_val, names)
     return [Notice(text) for text in texts]
 
 
@@ -174,5 +176,25 @@ def _constant(
     return [
         f"The model predicts {names[top]!r} for {often[top] / n:.1%} of the rows measured, while "
         f"{should / n:.1%} have another label. Rates of such a model are all near 0 or 1, so its "
-        "gaps say little: check how the rows were prepared, and the labels."
+        "gaps say little: check how the rows were prepared, the labels, and what the outputs mean."
+    ]
+
+
+def _cut_elsewhere(
+    truth: NDArray[np.int64], predicted: NDArray[np.int64], z: Tensor, names: list[Any]
+) -> list[str]:
+    """A sentence if two labels are ranked well, and yet most predictions are wrong."""
+    found, n = _area(truth, z) if len(names) == 2 else None, len(truth)
+    right = float(np.mean(predicted == truth))
+    if found is None or right > 0.5 - max(FAR, SURE * 0.5 / n**0.5):
+        return []
+    area, by_chance = found
+    if area < 0.5 + max(FAR, by_chance):
+        return []
+    return [
+        f"The model is right for {right:.0%} of the rows measured, although it ranks them well "
+        f"(area under the ROC curve {area:.2f}): it says {names[1]!r} for {predicted.mean():.0%} "
+        f"of them, and {truth.mean():.0%} are. The cut-off seems to be elsewhere. If outputs are "
+        "scores from 0 to 1, or of another kind, turn them into log-odds, where one above 0 means "
+        f"{names[1]!r}; if another cut-off is meant, set it as `threshold`."
     ]

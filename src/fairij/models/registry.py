@@ -121,6 +121,11 @@ FAMILIES: list[Family] = [
         "RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor, BaggingClassifier, "
         "BaggingRegressor",
     ),
+    family(
+        "statsmodels_results:StatsmodelsEditable",
+        "statsmodels' results",
+        statsmodels="ResultsWrapper, Results",
+    ),
     family("sklearn.voting:VotingEditable", sklearn="VotingClassifier, VotingRegressor"),
     family("sklearn.pipeline:stack", sklearn="StackingClassifier, StackingRegressor"),
     family("sklearn.pipeline:pipeline", sklearn="Pipeline"),
@@ -161,8 +166,6 @@ OTHER_LIBRARIES: dict[str, str] = {  # libraries whose models look like known on
     "same network as a torch.nn.Module, copy the weights over, and give that",
     "pyspark": "its parameters live in a Spark session: train one of the supported models on "
     "`frame.toPandas()`, or edit the LightGBM or XGBoost model that it wraps",
-    "statsmodels": "its results cannot be copied with other parameters: fit the same model as "
-    "scikit-learn's LogisticRegression(C=np.inf) or LinearRegression()",
     "onnxruntime onnx": "a graph for prediction has no trained model in it: give the model that it "
     "was exported from, or edit a correction of its scores, as in FairIJ(BlackBox('model.onnx'))",
 }

@@ -33,9 +33,9 @@ def markdown(
     mark = "✅" if gate.passed else "❌"
     table = audit.by_group.head(MOST_GROUPS)
     rates = [str(name) for name in table if name != "count"]
-    columns = [[_shown(name, rate) for rate in table[name]] for name in rates]
+    values = [[_shown(name, rate) for rate in table[name]] for name in rates]
     sizes = [f"{count:,.0f}" for count in table["count"]]
-    groups = list(zip(map(str, table.index), sizes, *columns, strict=True))
+    groups = list(zip(map(str, table.index), sizes, *values, strict=True))
     limits = [
         [MARKS[one.outcome], one.limit.words, measured(one.value), one.text] for one in gate.judged
     ]

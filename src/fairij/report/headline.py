@@ -109,7 +109,8 @@ def how(fitted: FairIJ) -> str:
     if is_edited(fitted):
         return f"The edit {account(fitted).sentence}"
     remarks = " ".join(fitted.diagnostics_.get("remarks", ()))
-    return " ".join(text for text in re.split(r"(?<=\.) ", remarks) if "`" in text)
+    told = (text for text in re.split(r"(?<=\.) ", remarks) if "`" in text)
+    return " ".join(told).replace("`", "")
 
 
 def answer(fitted: FairIJ, shown: Comparison, about: About | None = None) -> str:
@@ -149,6 +150,9 @@ def tiles(fitted: FairIJ, shown: Comparison) -> list[tuple[str, str, str, str]]:
         if name is None or values is None:
             continue
         note = f"on {shown.rows}; change {changed_by(*shown.change(name))}"
+        if not is_edited(fitted):
+            found.append((LABELS[name], "", measured(values[1]), f"on {shown.rows}; not changed"))
+            continue
         found.append((LABELS[name], measured(values[0]), measured(values[1]), note))
     if metric is None:
         before, after = map(measured, fitted.candidates_["gap"].iloc[[0, fitted.chosen_]])

@@ -16,7 +16,8 @@ from fairij._version import __version__
 from fairij.data.checks import whole_number
 from fairij.data.overlap import shared_rows
 from fairij.data.paths import path_of
-from fairij.errors import SeenRowsWarning, printable
+from fairij.data.ranges import unlike_columns
+from fairij.errors import FairIJWarning, SeenRowsWarning, printable
 from fairij.language.probes import ProbeChange
 from fairij.mitigator import FairIJ
 from fairij.report import comparisons, facts, headline, sections, training_table
@@ -118,7 +119,7 @@ def write_report(
     given = (X_test, y_test, sensitive_features_test, control_features_test)
     test = comparisons.on_test_rows(fitted, *given)
     if test is not None and y is not None:
-        _note_shared((X, y), (X_test, y_test))
+        _note_tables((X, y), (X_test, y_test))
     rows = whole_number("show_rows", show_rows, 0)
     table = training_table.training_table(fitted, X, y, sensitive_features, feature_names)
     scored = np.flatnonzero(~np.isnan(fitted.influence_))
@@ -141,11 +142,14 @@ def write_report(
     return target
 
 
-def _note_shared(train: tuple[Any, Any], test: tuple[Any, Any]) -> None:
-    """Warn if many test rows are training rows too."""
+def _note_tables(train: tuple[Any, Any], test: tuple[Any, Any]) -> None:
+    """Warn if many test rows are training rows too, or look prepared otherwise."""
     text = shared_rows("test", "training", train, test)
     if text is not None:
         warnings.warn(text, SeenRowsWarning, stacklevel=3)
+    text = unlike_columns("test", "training", train[0], test[0])
+    if text is not None:
+        warnings.warn(text, FairIJWarning, stacklevel=3)
 
 
 def _page(

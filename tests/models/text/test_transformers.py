@@ -170,6 +170,13 @@ def test_other_rows_are_refused(rows: Any, message: str) -> None:
         adapt(classifier(), parameters="classifier").outputs(rows)
 
 
+def test_a_pattern_that_matches_nothing_is_answered_by_an_outline_of_the_names() -> None:
+    with pytest.raises(InvalidInputError, match=r"there are: .*bert\.encoder\.\*") as found:
+        adapt(classifier(), parameters="head*").outputs(token_rows())
+    assert "classifier.weight" in str(found.value)
+    assert "layer" not in str(found.value)
+
+
 def test_only_padding_is_masked_where_nothing_is_said_of_it() -> None:
     model = gpt2_classifier(num_labels=2)  # knows of no padding
     editable = adapt(model, parameters="score")

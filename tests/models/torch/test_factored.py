@@ -125,18 +125,6 @@ class Elsewhere(nn.Module):
         return self.layer(x)[:, 0] + (x @ self.layer.weight.T)[:, 0] ** 2
 
 
-class Mixing(nn.Module):
-    """Every row sees the mean of its batch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = torch.tanh(self.first(x))
-        return self.second(h * h.mean(0))
-
-
 class Columnwise(nn.Module):
     """A layer over the rows' columns: as many of those as there are rows would fool a count."""
 
@@ -148,7 +136,7 @@ class Columnwise(nn.Module):
         return self.layer(x.unsqueeze(1).transpose(0, 1))[0, :, 0]
 
 
-@pytest.mark.parametrize("kind", [InPlace, Tied, Elsewhere, Mixing, Columnwise])
+@pytest.mark.parametrize("kind", [InPlace, Tied, Elsewhere, Columnwise])
 def test_what_has_no_factors_goes_another_way_and_is_right(kind: type[nn.Module]) -> None:
     torch.manual_seed(0)
     model, X = adapt(kind().double()), random(12, 4)

@@ -170,6 +170,41 @@ def test_a_random_forward_pass_is_refused(name: str) -> None:
         adapt(RANDOM[name]).outputs(X)
 
 
+class Mixing(nn.Module):
+    """Every row sees the mean of its batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4).double(), nn.Linear(4, 1).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(self.first(x))
+        return self.second(h * h.mean(0))
+
+
+def with_statistics(of_batches: bool) -> nn.Module:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(6, track_running_stats=not of_batches)
+    return nn.Sequential(nn.Linear(4, 6), norm, nn.SELU(), nn.Linear(6, 1)).double()
+
+
+MIXING = {
+    "a mean of the batch": Mixing(),
+    "batch statistics": with_statistics(of_batches=True),
+    "softmax over rows": network(2, lambda z: torch.softmax(z, 0)),
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_outputs_that_depend_on_the_other_rows_are_refused(name: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"not depend on the other rows.*running stat"):
+        adapt(MIXING[name]).outputs(X)
+
+
+def test_statistics_of_the_training_rows_are_fine() -> None:
+    assert adapt(with_statistics(of_batches=False)).outputs(X).shape == (40,)
+
+
 class Later(nn.Module):
     """Uses the weights of its layer a second time, on rows that come late in the table."""
 

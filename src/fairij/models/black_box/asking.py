@@ -13,12 +13,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fairij.data.memory import check_size
 from fairij.data.rows import n_rows, take_rows
 from fairij.data.sources import Source
 from fairij.errors import FairIJError, InvalidInputError
 
 Array = NDArray[np.float64]
 CLIP = 1e-6  # chances are kept this far from 0 and 1
+SILENT = 4  # of onnxruntime: it prints what ends the process, and nothing else
+GROWTH = 3  # memory that a byte of an ONNX file takes while it is read
 TWICE = 32  # rows that are asked for twice
 SAME = 1e-4  # how far two answers for one row may be apart, as chances
 ROUNDED = 1e-5  # how far float32 may lead outside of 0 to 1
@@ -88,12 +91,16 @@ def onnx_file(path: str) -> Asked:
 def _session_of(path: str, changed: int) -> Any:
     """A loaded file; ``changed`` is when it was written."""
     runtime = import_module("onnxruntime")
-    return runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    options = runtime.SessionOptions()
+    options.log_severity_level = SILENT  # errors are raised, and told by fairij
+    given = {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}
+    return runtime.InferenceSession(path, options, **given)
 
 
 def _session(path: str) -> Any:
     if not os.path.isfile(path):
         raise InvalidInputError(f"`predict_proba` names an ONNX file, and there is none at {path}.")
+    check_size(path, GROWTH * os.stat(path).st_size)
     try:
         return _session_of(path, os.stat(path).st_mtime_ns)
     except ImportError:

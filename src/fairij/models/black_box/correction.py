@@ -41,6 +41,15 @@ class Near:
             raise ValueError("the centre and width of a correction must be finite, and the width "
                              "above 0")  # fmt: skip
 
+    @classmethod
+    def read(cls, stored: Any) -> Near:
+        """From the mapping that `described` gave; raises ValueError if that is damaged."""
+        if not isinstance(stored, dict) or set(stored) != {"centre", "width"}:
+            raise ValueError("what is near must have a centre and a width")
+        if not all(isinstance(value, float) for value in stored.values()):
+            raise ValueError("the centre and width of a correction must be numbers")
+        return cls(**stored)
+
     def share(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
         """From 1 at the cut-off to 0 far from it, ``(N,)``."""
         faded: NDArray[np.float64] = np.exp(-(((z - self.centre) / self.width) ** 2))
@@ -100,9 +109,7 @@ class Correction:
             raise ValueError(f"there must be 1 output, or 3 or more; got {outputs!r}")
         if len(stored["trees"]) > LARGEST:
             raise ValueError(f"there may be at most {LARGEST} trees")
-        near = (
-            Near(**{k: float(v) for k, v in stored["near"].items()}) if "near" in stored else None
-        )
+        near = Near.read(stored["near"]) if "near" in stored else None
         if near is not None and (stored["trees"] or outputs != 1):
             raise ValueError("only a linear correction of one output knows what is near")
         trees = tuple(Tree.read(tree, table.size) for tree in stored["trees"])

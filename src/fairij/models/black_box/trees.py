@@ -76,7 +76,8 @@ class Tree:
 
 
 def _whole(values: Any) -> NDArray[np.int64]:
-    if not isinstance(values, list) or not all(type(value) is int for value in values):
+    known = isinstance(values, list) and all(type(value) is int for value in values)
+    if not known or not all(-LARGEST <= value <= LARGEST for value in values):
         raise ValueError("nodes and features must be whole numbers")
     return np.array(values, dtype=np.int64)
 

@@ -16,6 +16,9 @@ from fairij.models.text.triggers import TriggerTokens
 
 Tokens = dict[str, Tensor]  # input_ids (N, L), attention_mask (N, L), ...
 Tokenise = Callable[[list[str]], Mapping[str, Any]]
+# in one batch of a frozen part, which keeps no graph that would tell its memory; on a CPU more
+# tokens leave its caches and are slower
+AT_ONCE = {"cpu": 2**11, "cuda": 2**18}
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 # other inputs of transformers' models, which are not passed on
 OTHERS = ("position_ids", "inputs_embeds", "global_attention_mask", "decoder_input_ids", "bbox")
@@ -72,6 +75,11 @@ def lengths(tokens: Tokens) -> Tensor:
 def longest_first(tokens: Tokens) -> Tensor:
     """The order in which batches of consecutive rows have the least padding."""
     return torch.argsort(lengths(tokens), descending=True, stable=True)
+
+
+def tokens_at_once(device: torch.device) -> int:
+    """How many tokens a batch may have at most on a device."""
+    return AT_ONCE.get(device.type, AT_ONCE["cpu"])
 
 
 def bucketed(tokens: Tokens, budget: int, *, added: int = 0, multiple: int = 1) -> Iterator[Tokens]:

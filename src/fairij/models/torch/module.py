@@ -26,6 +26,8 @@ from fairij.models.torch.linearization import PROBE_ROWS, TorchEvaluator, TorchL
 from fairij.models.torch.readings import AsGiven, Reading, reading_of
 
 FACTOR_ROWS = 4 * PROBE_ROWS  # on which factors are tried
+FEWER = 3  # rows of which half is no batch: a layer may refuse a single row
+LISTED = 20  # names of parameters in a message
 # batches aim at a graph that stays in a CPU's cache, or fills a GPU
 BATCH_BYTES = {"cpu": 4 * 2**20, "cuda": 2**29}
 
@@ -139,8 +141,14 @@ class TorchEditable(EditableDefaults):
         self._looked_at, self._reading, parameters = rows, AsGiven(), self.split(self.theta)
 
         def look() -> Reading:
-            batch = self.batch_of(X, spread(n_rows(X), rows))
-            return reading_of(lambda: self.call(parameters, batch), self._outputs)
+            some = spread(n_rows(X), rows)
+            batch = self.batch_of(X, some)
+            half = self.batch_of(X, some[: rows // 2]) if rows > FEWER else batch
+            return reading_of(
+                lambda: self.call(parameters, batch),
+                self._outputs,
+                lambda: self.call(parameters, half),
+            )
 
         def at_fewer() -> bool:
             nonlocal rows
@@ -308,9 +316,15 @@ def _matching(names: list[str], wanted: Any) -> list[str]:
             hint = f"did you mean {f'*.{pattern}'!r}? All: " if inside else "there are: "
             raise InvalidInputError(
                 f"`parameters` pattern {pattern!r} matches no parameter of the module; {hint}"
-                f"{', '.join(names)}."
+                f"{', '.join(names if len(names) <= LISTED else _outline(names))}."
             )
     return [name for name in names if any(_matches(name, pattern) for pattern in patterns)]
+
+
+def _outline(names: Sequence[str]) -> list[str]:
+    """The names down to the second level, as patterns: a language model has hundreds."""
+    parts = [name.split(".") for name in names]
+    return list(dict.fromkeys(".".join([*p[:2], "*"][: len(p)]) for p in parts))
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -109,12 +109,20 @@ class _Activations(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def reading_of(run: Callable[[], Tensor], asked: Outputs) -> Reading:
-    """How to read the outputs of a pass over some rows; raises if two passes disagree."""
+def reading_of(
+    run: Callable[[], Tensor], asked: Outputs, first_rows: Callable[[], Tensor] | None = None
+) -> Reading:
+    """How to read the outputs of a pass over some rows; raises if two passes disagree.
+
+    The second pass is over ``first_rows`` alone, if given: so it shows as well whether outputs
+    depend on the other rows.
+    """
     out = run()  # first as it is, so that its own errors are the module's alone
     with _Activations() as found:
-        again = run()
-    check_repeats(out, again)
+        again = (first_rows or run)()
+    if _differ(again, out):
+        check_repeats(out, run())
+        check_company(again, out)
     if asked == "logits":
         return AsGiven()
     names = found.names
@@ -135,9 +143,8 @@ def reading_of(run: Callable[[], Tensor], asked: Outputs) -> Reading:
 
 def check_repeats(first: Tensor, second: Tensor) -> None:
     """Raise unless two passes over the same rows agree, up to rounding."""
-    off = (first - second).abs()
-    size = torch.maximum(first.abs().amax(), first.std(correction=0)) if first.numel() else 0
-    if bool((off > torch.finfo(first.dtype).eps ** 0.5 * size).any()):
+    if _differ(second, first):
+        off = (first - second).abs()
         raise InvalidInputError(
             "The module must give the same outputs for the same rows, but two passes over "
             f"{len(first)} rows differ by up to {float(off.max()):.3g}, although it is in "
@@ -145,6 +152,27 @@ def check_repeats(first: Tensor, second: Tensor) -> None:
             "F.dropout(x, p, training=self.training) in place of training=True, and draw no "
             "random numbers outside training."
         )
+
+
+def check_company(alone: Tensor, together: Tensor) -> None:
+    """Raise unless the first rows of a pass have the outputs that they have without the others."""
+    if _differ(alone, together):
+        off = (alone - together[: len(alone)]).abs()
+        raise InvalidInputError(
+            "The module's output for a row must not depend on the other rows, but outputs of "
+            f"{len(alone)} rows move by up to {float(off.max()):.3g} when {len(together)} are "
+            "passed, although it is in evaluation mode. Something in its forward pass goes over "
+            "the rows: let BatchNorm keep running statistics (track_running_stats=True) and train "
+            "again, and take no mean, softmax or norm over the first dimension.",
+            parameter="model",
+        )
+
+
+def _differ(again: Tensor, out: Tensor) -> bool:
+    """Whether outputs of the first rows, made again, are further off than rounding explains."""
+    off = (again - out[: len(again)]).abs()
+    size = torch.maximum(out.abs().amax(), out.std(correction=0)) if out.numel() else 0
+    return bool((off > torch.finfo(out.dtype).eps ** 0.5 * size).any())
 
 
 def are_probabilities(out: Tensor) -> bool:

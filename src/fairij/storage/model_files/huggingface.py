@@ -123,9 +123,10 @@ def _tokens(tokenizer: Any, model: Any, frame: pd.DataFrame) -> dict[str, Any]:
     wrong = ~text.map(lambda value: isinstance(value, str)).to_numpy(dtype=bool)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
+        held = "is empty" if text.isna().iloc[row] else f"holds {str(text.iloc[row])!r}"
         raise InvalidInputError(
-            f"The column {frame.columns[0]!r} must hold text, but row {row} holds "
-            f"{str(text.iloc[row])!r}: drop such rows, or name another column with --text."
+            f"The column {frame.columns[0]!r} must hold text, but row {row} {held} (such rows: "
+            f"{int(wrong.sum())}): drop such rows, or name another column with --text."
         )
     columns = encoded(text.tolist(), tokenizer, longest_text(model, tokenizer))
     tokens = token_rows(columns, device=torch.device("cpu"), pad=model.config.pad_token_id)

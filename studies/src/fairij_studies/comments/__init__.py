@@ -14,7 +14,7 @@ from fairij.language.training import TrainingRecipe
 from fairij_studies.comments.cost import agreement_unit, cost_unit
 from fairij_studies.comments.fear import FEAR, FEAR_OF_ALL, curve_unit, fear_unit
 from fairij_studies.comments.fear import SEEDS as OTHER_SEEDS
-from fairij_studies.comments.fear_models import LORA
+from fairij_studies.comments.fear_models import LORA, TRIED
 from fairij_studies.comments.heads import STRENGTHS, both_gaps_unit, head_unit
 from fairij_studies.comments.prepared import COMMENTS, ENCODER, make_up, mentions_unit, prepare
 from fairij_studies.comments.t5 import SMALL_T5, pretraining_unit, real_size_unit
@@ -24,7 +24,6 @@ from fairij_studies.driver import Scalar, Study, Unit
 
 HEADS = ("LC", "NC")
 TOKENS = (4, 8, 10)
-TRIED = (*HEADS, "TT=10", LORA)  # on sentences
 SEEDS = range(N_SEEDS)
 TINY = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
 # trained to its best validation loss, to measure the cost

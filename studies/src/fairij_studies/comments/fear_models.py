@@ -29,6 +29,7 @@ from fairij_studies.comments.heads import HEADS, RECIPES, Plain, training_argume
 from fairij_studies.comments.prepared import ENCODER, MAX_LENGTH, PARTS, comments, device, encoder
 
 LORA = "LoRA"
+TRIED = (*HEADS, "TT=10", LORA)  # on sentences
 RANK, ADAPTED = 8, ["query", "value"]
 LORA_RECIPE = TrainingRecipe(learning_rate=1e-3, batch_size=256, epochs=4, patience=2)
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from fairij.language.probe_sentences import KINDS, TEMPLATES
 from fairij_studies.comments.fear import FEAR_OF_ALL, KEPT, WORST
+from fairij_studies.comments.fear_models import TRIED
 
 ASKED = "asked"  # a field of these records alone
 RULES = {
@@ -61,6 +62,9 @@ def fear_section(records: pd.DataFrame) -> str:
             parts.append(f"### {model}, comments that mention “{identity}”\n")
             for constraint, short in (("equalized_odds", "EO"), ("demographic_parity", "DP")):
                 parts.append(_table(block[block["constraint"] == constraint], constraint, short))
+    missing = [name for name in TRIED if name not in set(tables["model"])]
+    if missing and not bool(records["quick"].any()):
+        parts.append(f"Not run yet on sentences: {', '.join(missing)}.\n")
     return "\n".join(parts)
 
 

@@ -81,7 +81,7 @@ class Base:
 def base_of(case: Case) -> Base:
     splits = load_splits(case.title, case.source, case.seed)
     if case.tuning:
-        splits = _without_test(splits)
+        splits = _without_test(splits, case.seed)
     if case.rows is not None:
         train, validation, test = (first_rows(part, case.rows) for part in splits)
         splits = replace(splits, train=train, validation=validation, test=test)
@@ -98,13 +98,13 @@ def trained(case: Case) -> list[Record]:
     return [{"seconds": base_of(case).train_seconds}]
 
 
-def _without_test(splits: Splits) -> Splits:
-    """The last 30 % of the training rows stand in for the test rows."""
+def _without_test(splits: Splits, seed: int) -> Splits:
+    """A random 30 % of the training rows stand in for the test rows; they lie in file order."""
     train = splits.train
+    order = np.random.default_rng(seed).permutation(len(train))
     cut = round(0.7 * len(train))
     kept, held = (
-        Split(train.X[rows], train.y[rows], train.s[rows])
-        for rows in (slice(cut), slice(cut, None))
+        Split(train.X[rows], train.y[rows], train.s[rows]) for rows in (order[:cut], order[cut:])
     )
     return replace(splits, train=kept, test=held)
 

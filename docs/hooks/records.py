@@ -329,13 +329,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "coverage": coverage,
     "audit_coverage": audit_coverage,
     "families": families,
-<<<<<<< HEAD
     "defaults": defaults,
     "default_tables": default_tables,
     "networks": networks,
     "ensembles": ensembles,
-=======
     "families_of_numbers": families_of_numbers,
->>>>>>> main
     "black_boxes": black_boxes,
 }

@@ -10,18 +10,15 @@ All include the loss's L2 term; damping is the solver's. With ``J`` the Jacobian
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
-from fairij.data.row_vectors import lies_in_file
 from fairij.errors import InvalidInputError
 from fairij.method.objective import Objective, scale_rows
 from fairij.models.base import Some
-from fairij.models.torch.linearization import TorchLinearization
 
 
 @dataclass(frozen=True)
@@ -37,10 +34,6 @@ class Curvature(ABC):
     @abstractmethod
     def product(self, v: Tensor) -> Tensor:
         """``H v`` for ``v`` of shape ``(D,)``."""
-
-    def product_seen(self, v: Tensor) -> tuple[Tensor, Tensor | None]:
-        """``H v``, and ``J v`` if it was formed for that and is cheap to keep."""
-        return self.product(v), None
 
     @abstractmethod
     def roots(self, rows: Some) -> Tensor:
@@ -90,29 +83,10 @@ class GGN(Curvature):
         return o.loss.curve_root(o.model.outputs[rows])
 
     def product(self, v: Tensor) -> Tensor:
-        return self._product(v, lambda moved, rows: None)
-
-    def product_seen(self, v: Tensor) -> tuple[Tensor, Tensor | None]:
-        o = self.objective
-        # a model that resumes may pass the middle by
-        if not isinstance(o.model, TorchLinearization) or lies_in_file(o.model.outputs):
-            return self.product(v), None
-        parts: list[Tensor] = []
-
-        def see(moved: Tensor, rows: slice) -> None:
-            if rows.start == 0:  # it may start over, with smaller batches
-                parts.clear()
-            parts.append(moved)
-
-        found = self._product(v, see)
-        return found, torch.cat(parts)
-
-    def _product(self, v: Tensor, see: Callable[[Tensor, Any], None]) -> Tensor:
         o = self.objective
         z = o.model.outputs
 
         def middle(moved: Tensor, rows: Some) -> Tensor:
-            see(moved, rows)
             return scale_rows(o.loss.curve(z[rows], moved), o.weights[rows])
 
         return o.model.sandwich(v, middle) + o.l2 * v
@@ -145,9 +119,9 @@ class Hessian(GGN):
 
     name = "hessian"
 
-    def _product(self, v: Tensor, see: Callable[[Tensor, Any], None]) -> Tensor:
+    def product(self, v: Tensor) -> Tensor:
         o = self.objective
-        return super()._product(v, see) + o.model.second_order(o.slope, v)
+        return super().product(v) + o.model.second_order(o.slope, v)
 
     def root_rows(self, index: Tensor) -> Tensor:
         raise InvalidInputError(

@@ -34,17 +34,14 @@ class Influence:
 
 
 def influence(objective: Objective, inverse: Inverse, gradient: Tensor) -> Influence:
-    """Algorithm 2's scores: one solve, then one Jacobian-vector product over the training set.
-
-    The product takes no pass of its own if the solve knows it.
-    """
+    """Algorithm 2's scores: one solve, then one Jacobian-vector product over the training set."""
     solution = inverse.solve(gradient)
-    return Influence(scores_along(objective, solution.x, solution.moved(objective.model)), solution)
+    return Influence(scores_along(objective, solution.x), solution)
 
 
-def scores_along(objective: Objective, direction: Tensor, moved: Tensor | None = None) -> Tensor:
-    """``-l'_n J_n r`` of every training point, with its weight; ``moved``: ``J r`` if known."""
-    moved = objective.model.jvp(direction) if moved is None else moved
+def scores_along(objective: Objective, direction: Tensor) -> Tensor:
+    """``-l'_n J_n r`` of every training point, with its weight."""
+    moved = objective.model.jvp(direction)
 
     def score(rows: slice) -> Tensor:
         return -inner(objective.slope_of(rows), moved[rows])

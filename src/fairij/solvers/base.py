@@ -16,7 +16,6 @@ from torch import Tensor
 
 from fairij.data.checks import check_damping as check_damping
 from fairij.method.curvature import Curvature
-from fairij.models.base import Linearization
 
 PROBES = 4  # steps that look for what a solution lacks
 
@@ -29,8 +28,6 @@ class Solution:
     steps: int
     measure: Callable[[], Tensor]
     measuring_costs: bool = False  # whether it takes products with the curvature
-    # ``J x`` on the rows of a model, a new tensor, for one right-hand side; None if it is not known
-    moved: Callable[[Linearization], Tensor | None] = lambda model: None
 
     @cached_property
     def residual(self) -> Tensor:

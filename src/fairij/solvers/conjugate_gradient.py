@@ -22,7 +22,6 @@ from fairij.data.checks import number_between, one_of, whole_number
 from fairij.data.rows import processes
 from fairij.errors import NegativeCurvatureError, NotConvergedError
 from fairij.method.curvature import Curvature
-from fairij.models.base import Linearization
 from fairij.solvers.base import InverseDefaults, Solution, SolverDefaults, check_damping, columns
 from fairij.solvers.directions import Directions, Left
 from fairij.solvers.exact import not_positive_definite
@@ -171,7 +170,7 @@ class ConjugateInverse(InverseDefaults):
         P, AP = self.directions.used()
         right = columns(b).to(P).T * self.directions.scale  # (K, D)
         shares = right @ P.T  # what stored directions already give
-        x, residual, taken = shares @ P, right - shares @ AP, shares
+        x, residual = shares @ P, right - shares @ AP
         left = Left(self.directions, right, shares, self._window, tolerance)
         steps = 0
         while True:
@@ -189,10 +188,7 @@ class ConjugateInverse(InverseDefaults):
             shares = residual @ p  # (K,)
             x.addr_(shares, p)
             residual.addr_(shares, Ap, alpha=-1)
-            cleared = self._clear(x, residual)
-            if taken.shape[1] < cleared.shape[1]:  # else the oldest directions are dropped
-                taken = torch.cat([taken, shares[:, None]], 1)
-            taken = taken + cleared
+            self._clear(x, residual)
             left.gained(shares)
             steps += 1
             if left.stands_still and self._is_rounding(
@@ -206,14 +202,7 @@ class ConjugateInverse(InverseDefaults):
             error = error.clone()
             error[~left.is_open] = self._told(left, right, x, ~left.is_open)
         # the error is estimated at each step, so no product is needed to measure it
-        x = (x * self.directions.scale).T.reshape(b.shape)
-
-        def moved(model: Linearization) -> Tensor | None:
-            if b.ndim > 1 or model is not self._curvature.objective.model:
-                return None
-            return self.directions.seen.along(taken[0])
-
-        return Solution(x, steps, lambda: error, moved=moved)
+        return Solution((x * self.directions.scale).T.reshape(b.shape), steps, lambda: error)
 
     def _told(self, left: Left, right: Tensor, x: Tensor, which: Tensor) -> Tensor:
         """The errors of some right-hand sides where rounding ends the steps, by their residuals."""
@@ -228,8 +217,8 @@ class ConjugateInverse(InverseDefaults):
         scale = self.directions.scale
         return scale * (self._curvature.product(scale * x) + self.damping * scale * x)
 
-    def _clear(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Take out of the residuals what directions span by now, but for rounding; the shares.
+    def _clear(self, x: Tensor, residual: Tensor) -> None:
+        """Take out of the residuals what directions span by now, but for rounding.
 
         Where columns differ much in scale, what rounding puts there soon exceeds the rest.
         """
@@ -237,7 +226,6 @@ class ConjugateInverse(InverseDefaults):
         shares = residual @ P.T
         x.addmm_(shares, P)
         residual.addmm_(shares, AP, alpha=-1)
-        return shares
 
     def _may_return(self, reached: float, tolerance: float) -> None:
         if self._settings.on_failure != "return":
@@ -256,8 +244,7 @@ class ConjugateInverse(InverseDefaults):
             d = self._conjugate(residual)
         if d.norm() <= NOTHING_NEW:
             return None
-        product, moved = self._curvature.product_seen(scale * d)
-        Ad = scale * (product + self.damping * scale * d)
+        Ad = scale * (self._curvature.product(scale * d) + self.damping * scale * d)
         curvature = d @ Ad
         if not curvature > 0:
             raise NegativeCurvatureError(
@@ -269,7 +256,7 @@ class ConjugateInverse(InverseDefaults):
             )
         root = curvature.sqrt()
         p, Ap = d / root, Ad / root
-        self.directions.remember(p, Ap, None if moved is None else moved / root)
+        self.directions.remember(p, Ap)
         return p, Ap
 
     def _conjugate(self, v: Tensor) -> Tensor:

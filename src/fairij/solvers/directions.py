@@ -14,8 +14,6 @@ from collections import deque
 import torch
 from torch import Tensor
 
-from fairij.solvers.seen import Seen
-
 ROUNDING = 4  # units in the last place of b that are no residual
 SUREST, UNSURE = 1 / 64, 4.0  # at least and at most what is to come, of a window's gains
 IDLE, PATIENCE = 1e-3, 6  # of what is tolerated: next to nothing; steps in a row that gain less
@@ -34,7 +32,6 @@ class Directions:
         self._P = like.new_empty(0, len(like))  # (m, D)
         self._AP = like.new_empty(0, len(like))
         self.count = 0  # ever made
-        self.seen = Seen(memory_limit)
 
     @property
     def room(self) -> int:
@@ -45,8 +42,7 @@ class Directions:
         kept = min(self.count, self._capacity)
         return self._P[:kept], self._AP[:kept]
 
-    def remember(self, p: Tensor, Ap: Tensor, moved: Tensor | None = None) -> None:
-        self.seen.remember(moved, self.count)
+    def remember(self, p: Tensor, Ap: Tensor) -> None:
         place = self.count % self._capacity
         if place >= len(self._P):
             room = min(max(16, 2 * len(self._P)), self._capacity)

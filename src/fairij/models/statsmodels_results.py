@@ -40,7 +40,7 @@ TWEEDIE = 1.5
 WEIGHTS = {"GLM": ("freq_weights", "var_weights"), "WLS": ("weights",)}
 OF_THE_FIT = (
     "Standard errors, p-values and other inference of the edited results are those of the model as "
-    "it was fitted. Only `params`, and so `predict`, change."
+    "it was fitted. Only the parameters, and so the predictions, change."
 )
 
 

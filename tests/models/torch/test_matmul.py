@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -16,6 +18,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(matmul, "_onednn", lambda: None)
     elif matmul._onednn() is None:
         pytest.skip("this CPU or this torch has no such products")
+    monkeypatch.setattr(matmul, "_pays", lambda: True)
     monkeypatch.setattr(matmul, "WORTH", 1)
     return str(request.param)
 
@@ -38,6 +41,41 @@ def test_a_linear_layer(library: str, dtype: torch.dtype, bias: bool) -> None:
         assert torch.equal(rows, before)
     several = matmul.linear(x.view(30, 30, 37), weight, shift)  # places in rows
     torch.testing.assert_close(several.view(ROWS, 21).double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_scratch_is_used_again_and_gives_the_same(library: str, bias: bool) -> None:
+    scratch = matmul.Scratch()
+    for rows, out in ((ROWS, 21), (ROWS // 2, 9), (2 * ROWS, 21)):  # it shrinks and grows
+        x, weight = drawn(rows, 37), drawn(out, 37)
+        shift = drawn(out) if bias else None
+        expected = torch.nn.functional.linear(x, weight, shift)
+        torch.testing.assert_close(matmul.linear(x, weight, shift, scratch), expected)
+    small = scratch.like(x, 3, 2)
+    assert small.shape == (3, 2)
+    assert small.data_ptr() == scratch.like(x, 5).data_ptr()
+    assert scratch.like(x.double(), 4).dtype == torch.float64
+
+
+def test_a_scratch_keeps_no_large_room() -> None:
+    scratch, x = matmul.Scratch(), torch.empty(1)
+    first = scratch.like(x, matmul.MOST + 1)
+    assert first.data_ptr() != scratch.like(x, matmul.MOST + 1).data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("maker", "family", "expected"),
+    [("GenuineIntel", "6", False), ("AuthenticAMD", "25", False), ("AuthenticAMD", "26", True)],
+)
+def test_which_cpus_gain(
+    maker: str, family: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / "cpuinfo"
+    about.write_text(f"processor\t: 0\nvendor_id\t: {maker}\ncpu family\t: {family}\n\n")
+    monkeypatch.setattr(matmul, "CPU", about)
+    assert matmul._pays.__wrapped__() is expected
+    monkeypatch.setattr(matmul, "CPU", tmp_path / "none")
+    assert matmul._pays.__wrapped__() is True
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from fairij.models.base import Factors
 from fairij.models.torch.autograd import KEPT, Function, Graph
 from fairij.models.torch.batches import bytes_of
-from fairij.models.torch.matmul import gathered, linear
+from fairij.models.torch.matmul import Scratch, gathered, linear
 
 MOST_OUTPUTS = 16  # each output needs a backward pass and its own slopes
 Use = tuple[int | None, int | None, Tensor, Tensor]  # of a layer: weight, bias, input, result
@@ -40,10 +40,10 @@ class Layer:
     inputs: Tensor  # x, (n T, in)
     slopes: Tensor  # d, (n, T out), or (n, C, T out) if the model has C outputs
 
-    def jvp(self, direction: Sequence[Tensor]) -> Tensor:
+    def jvp(self, direction: Sequence[Tensor], scratch: Scratch) -> Tensor:
         shift = None if self.bias is None else direction[self.bias]
         if self.weight is not None:
-            moved = linear(self.inputs, direction[self.weight], shift)
+            moved = linear(self.inputs, direction[self.weight], shift, scratch)
         else:
             assert shift is not None
             moved = shift.repeat(len(self.inputs), 1)
@@ -52,9 +52,10 @@ class Layer:
             return moved.mul_(self.slopes).sum(1)
         return (self.slopes @ moved[:, :, None])[..., 0]
 
-    def vjp(self, weights: Tensor) -> dict[int, Tensor]:
+    def vjp(self, weights: Tensor, scratch: Scratch) -> dict[int, Tensor]:
         if self.slopes.ndim == 2:
-            pulled = self.slopes * weights[:, None]
+            room = scratch.like(self.slopes, *self.slopes.shape)
+            pulled = torch.mul(self.slopes, weights[:, None], out=room)
         else:
             pulled = (weights[:, None] @ self.slopes)[:, 0]
         pulled = pulled.reshape(len(self.inputs), -1)  # (n T, out)
@@ -95,18 +96,21 @@ class Layer:
 class FactoredGraph:
     """The products of `Graph`, computed from the factors of one batch."""
 
-    def __init__(self, function: Function, parameters: Sequence[Tensor]) -> None:
+    def __init__(
+        self, function: Function, parameters: Sequence[Tensor], scratch: Scratch | None = None
+    ) -> None:
         self.function, self.parameters = function, list(parameters)
+        self._scratch = scratch or Scratch()
         with torch.enable_grad(), _Uses(self.parameters) as found:
             z = function(self.parameters)
         self.outputs = z.detach()
         self.layers = _layers(z, found.uses, len(self.parameters))
 
     def vjp(self, weights: Tensor) -> list[Tensor]:
-        return _in_order([layer.vjp(weights) for layer in self.layers])
+        return _in_order([layer.vjp(weights, self._scratch) for layer in self.layers])
 
     def jvp(self, direction: Sequence[Tensor]) -> Tensor:
-        first, *others = (layer.jvp(direction) for layer in self.layers)
+        first, *others = (layer.jvp(direction, self._scratch) for layer in self.layers)
         return sum(others, first)
 
     def rows(self) -> Tensor:

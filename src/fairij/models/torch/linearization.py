@@ -23,7 +23,7 @@ from fairij.models.torch.factored import (
     factors,
     row_products,
 )
-from fairij.models.torch.matmul import linear
+from fairij.models.torch.matmul import Scratch, linear
 
 if TYPE_CHECKING:
     from fairij.models.torch.module import TorchEditable
@@ -46,7 +46,7 @@ class TorchLinearization(LinearizationDefaults):
     ) -> None:
         self._model, self._X, self._memory_limit = model, X, memory_limit
         self._at = model.theta if at is None else at
-        self._parameters = model.split(self._at)
+        self._parameters, self._scratch = model.split(self._at), Scratch()
         self._cut()
         self.mode: JvpMode = mode or model.jvp_mode(X)
         probe = sliced(X, 0, min(PROBE_ROWS, n_rows(X)))
@@ -94,7 +94,7 @@ class TorchLinearization(LinearizationDefaults):
 
         if mode == "factored":
             try:
-                return FactoredGraph(function, self._parameters)
+                return FactoredGraph(function, self._parameters, self._scratch)
             except NotFactoredError:  # the module treats these rows differently
                 mode = working_mode(function, self._parameters)
         graph = Graph(function, self._parameters, mode)

@@ -6,7 +6,8 @@ parity between women and men, with groups known for validation rows only. Figure
 rows: labels and scores by the library's own `predict` and `predict_proba`, the gap by fairlearn.
 The edited model is then saved, loaded in a process that has no fairij, and asked for the same
 scores (``round_trip``); and the edit is taken off again (``undone``: all parameters and scores are
-equal to the last bit).
+equal to the last bit). Regressions predict hours of work per week; their
+gap is of mean predictions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from time import process_time
@@ -30,7 +31,7 @@ import numpy as np
 import pandas as pd
 from fairij_studies.provenance import code_hash
 from fairlearn.metrics import demographic_parity_difference
-from sklearn.metrics import accuracy_score, roc_auc_score
+from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from fairij import FairIJ, __version__
@@ -64,6 +65,8 @@ class Case:
     asks: str = "scores = loaded.predict_proba(X)[:, 1]"  # of what was read from the file
     reads: str = "import joblib; loaded = joblib.load(file)"
     rows: Callable[[Any], Any] = lambda X: X  # as the model takes them in a fit
+    of_numbers: Callable[[], list[Part]] | None = None  # the rows of a regression
+    settings: dict[str, Any] = field(default_factory=dict)  # what the model cannot say itself
 
 
 CASES: dict[str, Case] = {}
@@ -229,6 +232,21 @@ def statsmodels_logit(X: Any, y: Any) -> Any:
     return sm.Logit(np.asarray(y), _constant(X)).fit(disp=0)
 
 
+@case(
+    "binomial GLM of statsmodels (six columns)",
+    "statsmodels",
+    labels=lambda results, X: (results.predict(_constant(X)) > 0.5).astype(int),
+    scores=lambda results, X: results.predict(_constant(X)),
+    asks="import numpy as np; rows = np.asarray(X, np.float64)[:, :6]; "
+    "scores = loaded.predict(np.column_stack([np.ones(len(rows)), rows]))",
+    rows=_constant,
+)
+def statsmodels_glm(X: Any, y: Any) -> Any:
+    import statsmodels.api as sm
+
+    return sm.GLM(np.asarray(y), _constant(X), family=sm.families.Binomial()).fit()
+
+
 @case("EBM", "interpret-core", raw=True)
 def ebm(X: Any, y: Any) -> Any:
     from interpret.glassbox import ExplainableBoostingClassifier
@@ -266,6 +284,121 @@ def skorch(X: Any, y: Any) -> Any:
     return net.fit(_floats(X), np.asarray(y, np.float32))
 
 
+def _chances_of(module: Any, X: Any) -> Any:
+    import torch
+
+    with torch.no_grad():
+        return torch.sigmoid(module(torch.from_numpy(_floats(X))).ravel()).numpy()
+
+
+TORCH: dict[str, Any] = {
+    "labels": lambda module, X: (_chances_of(module, X) > 0.5).astype(int),
+    "scores": _chances_of,
+    "asks": "with torch.no_grad(): "
+    "scores = torch.sigmoid(loaded(torch.from_numpy(X.astype('float32'))).ravel()).numpy()",
+    "rows": _floats,
+    "settings": {"outputs": "logits"},
+}
+
+
+@case(
+    "torch",
+    "torch",
+    saved=lambda module, file: _torch_save(module, file),
+    reads="import torch; loaded = torch.load(file, weights_only=False)",
+    **TORCH,
+)
+def torch_network(X: Any, y: Any) -> Any:
+    import torch
+
+    torch.manual_seed(0)
+    rows, truth = torch.from_numpy(_floats(X)), torch.from_numpy(_floats(y))
+    net = torch.nn.Sequential(
+        torch.nn.Linear(rows.shape[1], 50), torch.nn.SELU(), torch.nn.Linear(50, 1)
+    )
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    for _ in range(10):
+        for part in torch.randperm(len(rows)).split(128):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(
+                net(rows[part]).ravel(), truth[part]
+            )
+            loss.backward()
+            optimizer.step()
+    return net
+
+
+def _torch_save(model: Any, file: Path) -> None:
+    import torch
+
+    torch.save(model, file)
+
+
+LIGHTNING = """
+import lightning, torch
+class Net(lightning.LightningModule):
+    def __init__(self, inputs):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(inputs, 50), torch.nn.SELU(), torch.nn.Linear(50, 1)
+        )
+    def forward(self, X):
+        return self.layers(X)
+    def training_step(self, batch, _):
+        return torch.nn.functional.binary_cross_entropy_with_logits(
+            self(batch[0]).ravel(), batch[1]
+        )
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-3)
+"""
+
+
+@case(
+    "Lightning",
+    "lightning",
+    saved=lambda module, file: _checkpoint(module, file),
+    reads=LIGHTNING + "loaded = Net.load_from_checkpoint(file, weights_only=False).eval()",
+    **TORCH,
+)
+def lightning_module(X: Any, y: Any) -> Any:
+    import lightning
+    import torch
+
+    scope: dict[str, Any] = {"__name__": "net"}
+    exec(LIGHTNING, scope)
+    lightning.seed_everything(0, verbose=False)
+    rows = torch.utils.data.TensorDataset(
+        torch.from_numpy(_floats(X)), torch.from_numpy(_floats(y))
+    )
+    net = scope["Net"](X.shape[1])
+    lightning.Trainer(
+        max_epochs=5,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    ).fit(net, torch.utils.data.DataLoader(rows, batch_size=128, shuffle=True))
+    return net
+
+
+def _checkpoint(module: Any, file: Path) -> None:
+    """As Lightning writes the parameters and settings of a module."""
+    import lightning
+    import torch
+
+    held = {"state_dict": module.state_dict(), "hyper_parameters": dict(module.hparams)}
+    torch.save(held | {"pytorch-lightning_version": lightning.__version__}, file)
+
+
+@case("SGDClassifier", "scikit-learn")
+def stochastic_gradient(X: Any, y: Any) -> Any:
+    from sklearn.linear_model import SGDClassifier
+
+    return SGDClassifier(loss="log_loss", alpha=1e-3, random_state=0).fit(X, y)
+
+
 @case("linear discriminant analysis", "scikit-learn")
 def discriminant(X: Any, y: Any) -> Any:
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -297,6 +430,51 @@ def stacking(X: Any, y: Any) -> Any:
     return StackingClassifier(parts, LogisticRegression(), cv=3, passthrough=True).fit(X, y)
 
 
+def _split(X: Any, y: Any, s: Any, parts: Any) -> list[Part]:
+    """Parts of the rows, with features standardised as they are in the first."""
+    X = np.asarray(pd.get_dummies(X, dtype=float), np.float64)
+    mean, deviation = X[parts[0]].mean(0), X[parts[0]].std(0)
+    X = (X - mean) / np.where(deviation > 0, deviation, 1.0)
+    return [Part(X[rows], np.asarray(y, np.float64)[rows], np.asarray(s)[rows]) for rows in parts]
+
+
+def hours_parts() -> list[Part]:
+    """Adult, the hours of work per week, women and men."""
+    parts = raw_parts()
+    X = pd.concat([part.X for part in parts], ignore_index=True)
+    s = np.concatenate([part.s for part in parts])
+    places = np.split(np.arange(len(X)), np.cumsum([len(part.X) for part in parts])[:-1])
+    return _split(X.drop(columns="hours-per-week"), X["hours-per-week"], s, places)
+
+
+NUMBERS: dict[str, Any] = {
+    "labels": lambda model, X: model.predict(X),
+    "scores": lambda model, X: model.predict(X),
+    "asks": "scores = loaded.predict(X)",
+}
+
+
+@case("Ridge", "scikit-learn", of_numbers=hours_parts, **NUMBERS)
+def ridge(X: Any, y: Any) -> Any:
+    from sklearn.linear_model import Ridge
+
+    return Ridge(alpha=1.0).fit(X, y)
+
+
+@case("LightGBM, regression", "lightgbm", of_numbers=hours_parts, **NUMBERS)
+def lightgbm_regression(X: Any, y: Any) -> Any:
+    from lightgbm import LGBMRegressor
+
+    return LGBMRegressor(learning_rate=0.05, n_jobs=1, verbosity=-1).fit(X, y)
+
+
+@case("PoissonRegressor", "scikit-learn", of_numbers=hours_parts, **NUMBERS)
+def poisson(X: Any, y: Any) -> Any:
+    from sklearn.linear_model import PoissonRegressor
+
+    return PoissonRegressor(alpha=1e-3, max_iter=1000).fit(X, y)
+
+
 def raw_parts() -> list[Part]:
     """Training, validation and test rows of Adult as UCI has them, without sex."""
     adult = fetch_adult(include_sensitive=False)
@@ -316,6 +494,10 @@ def encoded_parts() -> list[Part]:
 
 
 def measured(one: Case, model: Any, test: Part) -> dict[str, float]:
+    if one.of_numbers is not None:
+        found = np.asarray(one.labels(model, test.X))
+        means = [found[test.s == group].mean() for group in np.unique(test.s)]
+        return {"r2": float(r2_score(test.y, found)), "gap": float(max(means) - min(means))}
     labels = np.ravel(one.labels(model, test.X)).astype(int)
     gap = demographic_parity_difference(test.y, labels, sensitive_features=test.s)
     return {
@@ -357,13 +539,24 @@ def round_trip(one: Case, model: Any, X: Any) -> float:
     return float(done.stdout.split()[-1])
 
 
+def _parameters(one: Case, model: Any) -> Any:
+    return adapt(model, **one.settings).theta.numpy()
+
+
 def run(name: str) -> dict[str, Any]:
     one = CASES[name]
-    train, validation, test = raw_parts() if one.raw else encoded_parts()
+    parts = one.of_numbers or (raw_parts if one.raw else encoded_parts)
+    train, validation, test = parts()
     start = process_time()
     model = one.fit(train.X, train.y)
     trained = process_time() - start
-    fair = FairIJ(model, search="auto", verbose=False)
+    fair = FairIJ(
+        model,
+        constraints="mean_prediction" if one.of_numbers else "demographic_parity",
+        search="auto",
+        verbose=False,
+        **one.settings,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fair.fit(
@@ -376,7 +569,7 @@ def run(name: str) -> dict[str, Any]:
     seconds = process_time() - start - trained
     undone = fair.edit_.undo(fair.estimator_)
     is_undone = bool(
-        np.array_equal(adapt(undone).theta.numpy(), adapt(model).theta.numpy())
+        np.array_equal(_parameters(one, undone), _parameters(one, model))
         and np.array_equal(one.scores(undone, test.X), one.scores(model, test.X))
     )
     return {

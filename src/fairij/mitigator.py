@@ -94,9 +94,10 @@ class FairIJ(EditingEstimator):
         Which second derivative of the training loss to use.
     drop : {"fairness", "loss_aware"}, default="fairness"
         "loss_aware" drops only rows that also raise the validation loss. Not for "path".
-    validation_use : {"reuse", "split", "cross_fit"}, default="reuse"
+    validation_use : {"auto", "reuse", "split", "cross_fit"}, default="auto"
         "reuse" takes gradient and choice from the same validation rows, as the paper does. "split"
-        gives half of them to each. "cross_fit" judges each fold by edits made without it.
+        gives half of them to each. "cross_fit" judges each fold by edits made without it. "auto":
+        "split" for the error or loss of the worst group, "reuse" otherwise.
     temperature : float or "auto", default="auto"
         Sharpness T of the soft score sigmoid(T z). "auto": 3 for a `BlackBox`, 1 otherwise.
     confidence : float, default=0.95
@@ -173,7 +174,7 @@ class FairIJ(EditingEstimator):
     damping: float | Sequence[float] | Literal["auto"] = 1e-2
     curvature: CurvatureName = "ggn"
     drop: Drop = "fairness"
-    validation_use: ValidationUse = "reuse"
+    validation_use: ValidationUse = "auto"
     temperature: float | Literal["auto"] = "auto"
     confidence: float = 0.95
     missing_groups: MissingGroups = "error"

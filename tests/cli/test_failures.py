@@ -434,7 +434,10 @@ def test_settings_files_are_checked(run: Run, text: str, expected: str) -> None:
         (("--confidence", "2"), "--confidence must be a number"),
         (("--temperature", "-1"), "--temperature must be a number"),
         (("--constraints", "fairness"), "--constraints must be one of demographic_parity, "),
-        (("--validation-use", "x"), "--validation-use must be one of reuse, split, cross_fit; got"),
+        (
+            ("--validation-use", "x"),
+            "--validation-use must be one of auto, reuse, split, cross_fit; got",
+        ),
         (("--search", "paths"), "reweight, path, constrained; got 'paths'."),
         (("--search", "paths"), "Did you mean 'path'?"),
         (("--solver", "gauss"), "printed_woodfisher, identity; got 'gauss'."),

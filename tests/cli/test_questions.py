@@ -38,6 +38,12 @@ def chances(name: str = "test", model: str = "result/model.txt") -> tuple[pd.Dat
     return table, lightgbm.Booster(model_file=model).predict(rows)
 
 
+def facts() -> str:
+    """What the page says that it is about."""
+    about = Path(PAGE).read_text().partition("What this page is about")[2]
+    return about.partition("</table>")[0].partition("</dl>")[0]
+
+
 def test_strata_and_an_identifier(run: Run, files: Path) -> None:
     found = mitigate(run, "--sensitive", "sex", "--control", "race", "--identifier", "note")
     table, p = chances()
@@ -80,6 +86,9 @@ def test_attributes_one_by_one(run: Run, files: Path) -> None:
             if (one["view"], one["metric"]) == (name, GAP)
         )
         assert line["value"] == pytest.approx(gap)
+    top = Path(PAGE).read_text().partition("What this page is about")[0]
+    assert "(sex 0." in top
+    assert "; race 0." in top
     table.assign(p=p).to_csv("scored.csv", index=False)
     asked = ("audit", "--table", "scored.csv", "--score", "p", "--label", "repaid", *both)
     plain = run(*asked, "--page", "audit.html").stdout
@@ -147,6 +156,7 @@ def test_groups_that_are_missing_weights_of_a_survey_and_chances(run: Run, files
     )
     after = found["test"]["after"]
     assert after["metrics"][GAP]["value"] == pytest.approx(gap)
+    assert "rows have no group. They count" in facts()
     right = np.average((p > 0.5) == table["repaid"], weights=table["w"])
     assert after["metrics"]["accuracy"]["value"] == pytest.approx(right)
     found = mitigate(run, "--sensitive", "p f", "--sensitive", "p m", "--group-chances")
@@ -156,6 +166,16 @@ def test_groups_that_are_missing_weights_of_a_survey_and_chances(run: Run, files
         abs(np.subtract(*rates))
     )
     assert "chances only" in " ".join(found["test"]["after"]["notes"])
+    assert "Groups are known as chances only" in facts()
+
+
+def test_the_page_names_the_cut_off(run: Run, files: Path) -> None:
+    mitigate(run, "--sensitive", "sex", "--threshold", "0.3")
+    assert "at a cut-off of 0.3, as was asked for" in facts()
+    mitigate(run, "--sensitive", "sex", "--threshold", "top=0.1")
+    assert "the 10% of the rows with the highest scores" in facts()
+    mitigate(run, "--sensitive", "sex")
+    assert "cut-off" not in facts()
 
 
 @pytest.mark.parametrize(

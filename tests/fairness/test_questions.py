@@ -120,6 +120,18 @@ def test_the_worst_group_gets_better(name: str, search: str) -> None:
     assert (result.honest_gap_ is None) == (name == "worst_group_loss")
 
 
+def test_the_worst_group_is_judged_on_rows_that_made_no_edit() -> None:
+    seen = {
+        (name, use): quiet(
+            fair(fitted("binary"), constraints=name, search="path", validation_use=use)
+        ).edit_.settings["validation"]
+        for name in ("worst_group_error", "worst_group_loss", "demographic_parity")
+        for use in ("auto", "reuse")
+    }
+    assert [use for (_, asked), use in seen.items() if asked == "auto"] == ["split"] * 2 + ["reuse"]
+    assert {use for (_, asked), use in seen.items() if asked == "reuse"} == {"reuse"}
+
+
 @pytest.mark.parametrize("search", ["grid", "path", "constrained"])
 def test_a_ratio_that_is_asked_for_is_reached(search: str) -> None:
     fit = fair(

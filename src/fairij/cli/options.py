@@ -312,8 +312,8 @@ class EditOptions:
         "fairness"
     )
     validation_use: Annotated[
-        str, "How validation rows serve gradient and choice: reuse, split or cross_fit."
-    ] = "reuse"
+        str, "How validation rows serve gradient and choice: auto, reuse, split or cross_fit."
+    ] = "auto"
     validation_fraction: Annotated[
         float, "Fraction of training rows to validate on, without --validation."
     ] = 0.3

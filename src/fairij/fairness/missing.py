@@ -83,18 +83,21 @@ def small_cells(
     return _few(found)
 
 
+WITHOUT, AS_CHANCES = "rows have no group", "Groups are known as chances only"
+
+
 def without_group(groups: Groups) -> tuple[str, ...]:
     """A sentence on rows without a group, and one on groups that are chances."""
     told = []
     if groups.missing:
         told.append(
-            f"{groups.missing:,} of {len(groups):,} rows have no group. They count for the "
+            f"{groups.missing:,} of {len(groups):,} {WITHOUT}. They count for the "
             "accuracy and take no part in rates of groups and gaps. If groups are missing more "
             "often for some people than for others, these figures are biased."
         )
     if groups.chances is not None:
         told.append(
-            "Groups are known as chances only. Gaps that are measured by such proxies are biased "
+            f"{AS_CHANCES}. Gaps that are measured by such proxies are biased "
             "(Chen et al. 2019, Kallus et al. 2022), and intervals do not show it."
         )
     return tuple(told)

@@ -59,7 +59,7 @@ OWN_CUT_OFF = (
     "`threshold_`, or compare the probabilities of `estimator_` with `threshold_`."
 )
 Drop = Literal["fairness", "loss_aware"]
-ValidationUse = Literal["reuse", "split", "cross_fit"]
+ValidationUse = Literal["auto", "reuse", "split", "cross_fit"]
 
 
 # by parameter: the registry, the protocol, its defaults, and what else may be given
@@ -135,7 +135,7 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
         search=search,
         selection=rule,
         drop=drop,
-        validation_use=one_of("validation_use", asked["validation_use"], get_args(ValidationUse)),
+        validation_use=_validation_use(asked["validation_use"], constraint),
         split=(asked["validation_fraction"], seed),  # checked if rows are split off
         holdout_fraction=number_between(
             "holdout_fraction", asked["holdout_fraction"], 0, 1, including_low=True
@@ -150,6 +150,18 @@ def check_settings(asked: Mapping[str, Any], seed: int) -> Settings:
         threshold=check_threshold(asked["threshold"]),
         pos_label=asked["pos_label"],
     )
+
+
+def _validation_use(asked: Any, constraint: Constraint) -> ValidationUse:
+    """How validation rows serve; "auto" judges a worst group on rows that the edit did not see.
+
+    Training has made mistakes rare already. What an edit still gains on the rows of its gradient
+    is mostly those rows learned by heart.
+    """
+    found: ValidationUse = one_of("validation_use", asked, get_args(ValidationUse))
+    if found != "auto":
+        return found
+    return "reuse" if constraint.is_zero_if_equal else "split"
 
 
 def _temperature(asked: Any) -> float:

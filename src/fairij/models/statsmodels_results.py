@@ -8,6 +8,7 @@ penalty. A formula's columns are made by statsmodels itself.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ TWEEDIE = 1.5
 WEIGHTS = {"GLM": ("freq_weights", "var_weights"), "WLS": ("weights",)}
 OF_THE_FIT = (
     "Standard errors, p-values and other inference of the edited results are those of the model as "
-    "it was fitted. Only `params`, and so `predict`, change."
+    "it was fitted. Only the parameters, and so the predictions, change."
 )
 
 
@@ -175,3 +176,46 @@ def _weights(model: Any) -> NDArray[np.float64] | None:
 
 def _has_formula(model: Any) -> bool:
     return getattr(model, "formula", None) is not None
+
+
+def named_columns(results: Any) -> tuple[str, ...] | None:
+    """The columns of a table that the rows are made of; None if the model knows no names.
+
+    The constant of `add_constant` is not among them: `with_constant` adds it again.
+    """
+    model = results.model
+    if _has_formula(model):
+        frame = getattr(model.data, "frame", None)
+        right = str(model.formula).partition("~")[2]
+        known = [] if frame is None else map(str, frame.columns)
+        return tuple(name for name in known if _is_in(name, right)) or None
+    if not hasattr(getattr(model.data, "orig_exog", None), "columns"):
+        return None
+    names = [str(name) for name in model.exog_names]
+    place = _constant_place(model)
+    return tuple(name for at, name in enumerate(names) if at != place or name != "const")
+
+
+def with_constant(results: Any, rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Rows of a table as `predict` takes them: with the constant, where the table has none."""
+    found, place = np.asarray(rows, dtype=np.float64), _constant_place(results.model)
+    if place is None or found.shape[1] != len(results.params) - 1:
+        return found
+    return np.insert(found, place, 1.0, axis=1)
+
+
+def _constant_place(model: Any) -> int | None:
+    """Where a column of ones is; None if there is none."""
+    place, columns = getattr(model.data, "const_idx", None), getattr(model, "exog", None)
+    if place is None or columns is None or not np.all(np.asarray(columns)[:, place] == 1):
+        return None
+    return int(place)
+
+
+def _is_in(name: str, formula: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", formula) is not None
+
+
+def takes_frames(results: Any) -> bool:
+    """Whether a formula makes the rows, from a frame with words in it."""
+    return _has_formula(results.model)

@@ -18,6 +18,7 @@ from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
 from fairij.fairness.groups import numbers
 from fairij.fairness.joint import AND
+from fairij.fairness.missing import AS_CHANCES, WITHOUT
 from fairij.fairness.paired import Paired
 from fairij.fairness.views import SUFFIX, cells_of
 from fairij.method.tried import Reader
@@ -50,6 +51,11 @@ class Comparison:
     @property
     def confidence(self) -> float:
         return self.before.confidence
+
+    @property
+    def of_groups(self) -> list[str]:
+        """Sentences on rows without a group, and on groups that are chances."""
+        return [text for text in self.said if WITHOUT in text or AS_CHANCES in text]
 
     @property
     def said(self) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from fairij.fairness.decisions import TopShare
 from fairij.fairness.rates import GAPS
 from fairij.mitigator import FairIJ
 from fairij.report.about import About
@@ -49,7 +50,24 @@ def about_section(
     positive = validation.after.positive_label
     if positive is not None:
         found.append(("Counted as positive", _favourable(positive, about)))
-    return [*found, ("Groups", _groups(unseen or validation, about))]
+    if fitted.threshold is not None:
+        found.append(("Decisions", _decisions(fitted)))
+    shown = unseen or validation
+    text = _groups(shown, about)
+    if shown.of_groups:
+        text = " ".join([f"{text}.", *shown.of_groups])
+    return [*found, ("Groups", text)]
+
+
+def _decisions(fitted: FairIJ) -> str:
+    asked = fitted.threshold
+    cut = f"{fitted.threshold_:.4g}"
+    if isinstance(asked, TopShare):
+        return f"the {asked.share:.0%} of the rows with the highest scores, a cut-off of {cut}"
+    return (
+        f"at a cut-off of {cut}, as was asked for (0.5 is usual). Rates, accuracy and gaps are of "
+        "these."
+    )
 
 
 def _favourable(positive: Any, about: About) -> str:

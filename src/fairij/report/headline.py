@@ -30,6 +30,7 @@ from fairij.report.wording import (
     measured,
 )
 
+MOST_VIEWS = 4  # named with their gaps at the top
 NOTICED = 0.005  # a gap that grew by less is not mentioned
 UNNOTICED = 0.0005  # a change of accuracy that people need not hear of
 WHICH = {  # rows
@@ -66,7 +67,20 @@ def _outcome(fitted: FairIJ, shown: Comparison, about: About) -> list[str]:
     name = gap_words(fitted)
     if not is_edited(fitted):
         return [f"The {name} on the {rows} is {before}."]
-    return [f"The {name} on the {rows} went from {before} to {after}."]
+    told = f"The {name} on the {rows} went from {before} to {after}"
+    return [told + _of_each(shown, gap_metric(fitted)) + "."]
+
+
+def _of_each(shown: Comparison, metric: str | None) -> str:
+    """The gap of each stratum or sensitive column, if there are few."""
+    before, after = shown.before.views, shown.after.views
+    found, name = [], str(metric).removesuffix("_of_marginals").removesuffix("_within_strata")
+    for view in dict.fromkeys(before.index.get_level_values("view")) if len(before) else ():
+        key = (view, name)
+        if key in before.index and key in after.index:
+            first, last = (measured(float(one.loc[key, "value"])) for one in (before, after))
+            found.append(f"{view} {first} to {last}")
+    return f" ({'; '.join(found)})" if 1 < len(found) <= MOST_VIEWS else ""
 
 
 def price(shown: Comparison) -> str:

@@ -463,6 +463,18 @@ def test_an_unconverged_network_is_told_of() -> None:
         TWO.fit(FairIJ(model, search=QUICK, selection="lowest_gap", verbose=False))
 
 
+def test_an_edit_of_float32_coefficients_is_undone_to_the_last_bit() -> None:
+    narrow = X.astype(np.float32)
+    model = fit(SGDClassifier("log_loss", random_state=0), narrow, Y)
+    assert model.coef_.dtype == np.float32
+    editable = adapt(model)
+    edited = editable.edited(editable.theta + 0.1)
+    assert edited.coef_.dtype == np.float64
+    undone = adapt(edited).edited(editable.theta)
+    assert undone.coef_.dtype == np.float32
+    assert np.array_equal(undone.predict_proba(narrow), model.predict_proba(narrow))
+
+
 def test_the_frame_sees_what_matters() -> None:
     models = (
         LogisticRegression(),

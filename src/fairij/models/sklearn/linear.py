@@ -95,8 +95,10 @@ class LinearEditable(EditableDefaults):
         for name in self.parameter_names:
             old = np.asarray(getattr(clone, name))
             new = theta[start : start + old.size].detach().cpu().numpy().reshape(old.shape)
-            # SGD has float32 coefficients and a float64 intercept: widen them if needed
-            stored = new.astype(old.dtype)
+            # SGD has float32 coefficients of float32 rows, and a float64 intercept: widen them if
+            # needed, and take them back where nothing is lost, as in undoing
+            is_sgd = name == "coef_" and type(clone).__name__.startswith("SGD")
+            stored = new.astype(np.float32 if is_sgd else old.dtype)
             stored = stored if np.array_equal(stored, new) else new.copy()
             setattr(clone, name, stored if old.ndim else stored[()])
             start += old.size

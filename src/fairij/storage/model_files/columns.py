@@ -18,11 +18,13 @@ from torch import nn
 
 from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.models import of_class
+from fairij.models.statsmodels_results import named_columns, takes_frames, with_constant
 
 MOST_SHOWN = 5
 is_lightgbm = of_class("lightgbm", "Booster", "LGBMModel")
 is_xgboost = of_class("xgboost", "Booster", "XGBModel")
 is_catboost = of_class("catboost", "CatBoost")
+is_statsmodels = of_class("statsmodels", "ResultsWrapper", "Results")
 is_histogram = of_class("sklearn", "BaseHistGradientBoosting")
 
 
@@ -95,6 +97,8 @@ def known_columns(model: Any) -> tuple[str, ...] | None:
         names = model.feature_names_
         if list(names) == [str(place) for place in range(len(names))]:
             return None  # trained on a table without names
+    elif is_statsmodels(model):
+        names = named_columns(model)
     else:
         names = getattr(model, "feature_names_in_", None)
     known = None if names is None else tuple(map(str, np.atleast_1d(np.asarray(names, object))))
@@ -114,6 +118,10 @@ def prepared(model: Any, frame: pd.DataFrame) -> Any:
         return _for_xgboost(_booster(model), frame)
     if is_catboost(model):
         return _for_catboost(model, frame)
+    if is_statsmodels(model):
+        if takes_frames(model):
+            return frame
+        return with_constant(model, numbers(frame, missing=False).to_numpy())
     if isinstance(model, nn.Module):
         return numbers(frame, missing=False).to_numpy()
     if is_histogram(model) and getattr(model, "categorical_features", None) == "from_dtype":

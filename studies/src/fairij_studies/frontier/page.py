@@ -52,7 +52,8 @@ were fixed on other seeds (40, 41, 105, 106), with the last 30 % of the training
 the test rows (they lie in file order; a random part, as is drawn now, would have been better);
 GapReg's strengths are those of the studies of networks. Fair-IJ runs as it comes: `auto` has no
 setting here but its name and the budget. The seeds reported are {seeds}. The
-tables Adult, Coverage and COMPAS have been in view while Fair-IJ was developed, on other seeds; the two others have not.
+tables Adult, Coverage and COMPAS have been in view while Fair-IJ was developed, on other seeds;
+the two others have not.
 
 **Best, not clearly worse, clearly worse.** In each combination of table, model and constraint, the
 best method is the one with the lowest mean gap on test rows, among those that need no group at

@@ -674,7 +674,7 @@ SETTINGS: list[tuple[str, list[Any], str, str]] = [
      "must be a number, at least 0 and below 1", "--holdout-fraction"),
     ("checkpoint", ["a\0b", "\ud800", b"run", 3, ""], "must be a path, of text without NUL",
      "--checkpoint"),
-    ("validation_use", ["hold", None], "must be one of ['reuse', 'split', 'cross_fit']",
+    ("validation_use", ["hold", None], "must be one of ['auto', 'reuse', 'split', 'cross_fit']",
      "--validation-use"),
     ("curvature", ["fisher", None, []], f"must be one of {sorted(CURVATURES)}", "--curvature"),
     ("constraints", ["parity", None, 3], f"must be one of {sorted(CONSTRAINTS)}", "--constraints"),

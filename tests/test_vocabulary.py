@@ -104,6 +104,6 @@ def test_a_former_option_and_a_former_key_lead_to_a_note(tmp_path: Path) -> None
     found = CliRunner().invoke(app, asked)
     said = " ".join(found.output.split())
     assert found.exit_code == 2
-    assert "--validation-use must be one of reuse, split, cross_fit; got 'maybe'." in said
+    assert "--validation-use must be one of auto, reuse, split, cross_fit; got 'maybe'." in said
     assert "note: --reuse is called --validation-use now; the former name still works." in said
     assert "is called 'random_state' now; the former name still works." in said

@@ -37,7 +37,7 @@ def test_a_fit_lowers_the_gap_and_the_page_has_words_for_it(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairIJWarning)
         result = data.fit(
-            fair(fitted(task), constraints=name, **real),
+            fair(fitted(task), constraints=name, validation_use="reuse", **real),
             X_val=data.X_val[half],
             y_val=data.y_val[half],
             sensitive_features_val=data.sex_val[half],

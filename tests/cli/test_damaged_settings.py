@@ -144,7 +144,7 @@ def folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
         yield place
 
 
-@pytest.fixture(params=[24, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.fixture(params=[40, pytest.param(200, marks=pytest.mark.slow)])
 def times(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many changes to try. The few of them leave out the drawing of the page."""
     if request.param < 200:

@@ -48,7 +48,7 @@ docs: $(READY)
 
 # one more version of the site on the branch gh-pages, as in `make docs-version VERSION=0.2`
 docs-version: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --update-aliases $(VERSION) latest
+	PATH="$(abspath $(BIN)):$$PATH" NO_MKDOCS_2_WARNING=1 mike deploy --update-aliases $(VERSION) latest
 
 release-check: $(READY)
 	$(BIN)/python tools/release_check.py

@@ -217,30 +217,24 @@ def _constant(X: Any) -> Any:
     return np.column_stack([np.ones(len(some)), some])
 
 
-@case(
-    "logit of statsmodels (six columns)",
-    "statsmodels",
-    labels=lambda results, X: (results.predict(_constant(X)) > 0.5).astype(int),
-    scores=lambda results, X: results.predict(_constant(X)),
-    asks="import numpy as np; rows = np.asarray(X, np.float64)[:, :6]; "
+_OF_STATSMODELS: dict[str, Any] = {
+    "library": "statsmodels",
+    "labels": lambda results, X: (results.predict(_constant(X)) > 0.5).astype(int),
+    "scores": lambda results, X: results.predict(_constant(X)),
+    "asks": "import numpy as np; rows = np.asarray(X, np.float64)[:, :6]; "
     "scores = loaded.predict(np.column_stack([np.ones(len(rows)), rows]))",
-    rows=_constant,
-)
+    "rows": _constant,
+}
+
+
+@case("logit of statsmodels (six columns)", **_OF_STATSMODELS)
 def statsmodels_logit(X: Any, y: Any) -> Any:
     import statsmodels.api as sm
 
     return sm.Logit(np.asarray(y), _constant(X)).fit(disp=0)
 
 
-@case(
-    "binomial GLM of statsmodels (six columns)",
-    "statsmodels",
-    labels=lambda results, X: (results.predict(_constant(X)) > 0.5).astype(int),
-    scores=lambda results, X: results.predict(_constant(X)),
-    asks="import numpy as np; rows = np.asarray(X, np.float64)[:, :6]; "
-    "scores = loaded.predict(np.column_stack([np.ones(len(rows)), rows]))",
-    rows=_constant,
-)
+@case("binomial GLM of statsmodels (six columns)", **_OF_STATSMODELS)
 def statsmodels_glm(X: Any, y: Any) -> Any:
     import statsmodels.api as sm
 

@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from fairij.language.probe_sentences import KINDS, TEMPLATES
-from fairij_studies.comments.fear import FEAR_OF_ALL, KEPT, WORST
+from fairij_studies.comments.fear import FEAR, FEAR_OF_ALL, KEPT, WORST
 from fairij_studies.comments.fear_models import LORA_ROWS, TRIED
 
 ASKED = "asked"  # a field of these records alone
@@ -48,7 +48,7 @@ def is_fear(records: pd.DataFrame) -> pd.Series:
 
 def fear_section(records: pd.DataFrame) -> str:
     """Return the tables of every model, first on a part of the comments, then on all of them."""
-    tables = records[records["method"] != "curve"]
+    tables = records[records[ASKED].isin([FEAR, FEAR_OF_ALL])]
     if tables.empty:
         return ""
     kept, whole = (sum(map(len, part.values())) for part in (KEPT, TEMPLATES))

@@ -63,7 +63,7 @@ def test_no_label_of_an_axis_is_rounded_to_another(tmp_path: Path) -> None:
     assert labels == ["0", "2e-4", "4e-4", "6e-4", "8e-4", "1e-3", "1.2e-3"]
 
 
-@pytest.mark.parametrize("name", ["binary", "hostile", "an audit"])
+@pytest.mark.parametrize("name", ["binary", "an audit"])
 def test_charts_of_a_page_follow_the_schema(
     name: str, written: Callable[[str], tuple[Any, Path]], tmp_path: Path
 ) -> None:
@@ -76,10 +76,10 @@ def test_charts_of_a_page_follow_the_schema(
     assert len(found) > 3
     for text in found:
         spec = json.loads(text)
-        assert alt.Chart.from_dict(spec).to_dict()["layer"]
-        spec["layer"][0]["mark"] = {"type": "point", "colour": "red"}
-        with pytest.raises(ValidationError):
-            alt.Chart.from_dict(spec)
+        alt.LayerChart.validate(spec)
+    spec["layer"][0]["mark"] = {"type": "point", "colour": "red"}
+    with pytest.raises(ValidationError):
+        alt.LayerChart.validate(spec)
 
 
 def test_the_frontier_holds_every_candidate_and_names_two() -> None:

@@ -34,6 +34,8 @@ def encoded(tables: list[Any]) -> Any:
         stacked = sp.vstack(tables).tocsr().astype(np.float64)
         squares = np.asarray(stacked.multiply(stacked).mean(0)).ravel()
         return stacked @ sp.diags(1 / np.sqrt(np.where(squares > 0, squares, 1)))
+    if all(_is_numbers(X) for X in tables):
+        return _numbers(np.concatenate([np.asarray(X, np.float64) for X in tables]))
     frames = [_frame(X) for X in tables]
     frame = pd.concat(frames, ignore_index=True)
     return np.concatenate([_encoded(frame.iloc[:, place]) for place in range(frame.shape[1])], 1)
@@ -61,14 +63,23 @@ def _encoded(column: pd.Series[Any]) -> Array:
         if numbers is None or bool((numbers.isna() & ~column.isna()).any()):
             return standardised(_indicators(column))
         column = numbers
-    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return _numbers(column.to_numpy(dtype=np.float64, na_value=np.nan)[:, None])
+
+
+def _is_numbers(X: Any) -> bool:
+    """Whether this is a plain array of numbers, whose columns are alike."""
+    return isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] > 0 and X.dtype.kind in "fiub"
+
+
+def _numbers(values: Array) -> Array:
+    """Columns of numbers on one scale, and an indicator for each that has missing ones."""
     missing = ~np.isfinite(values)
-    values = np.clip(values, -LARGEST, LARGEST)
-    if missing.all():
-        return np.zeros((len(values), 0))
-    filled = np.where(missing, np.mean(values[~missing]), values)
-    parts = [filled[:, None]] + ([missing[:, None].astype(np.float64)] if missing.any() else [])
-    return standardised(np.concatenate(parts, 1))
+    known = ~missing.all(0)
+    values, missing = np.clip(values[:, known], -LARGEST, LARGEST), missing[:, known]
+    some = missing.any(0)
+    if some.any():
+        values = np.where(missing, np.mean(values, 0, where=~missing), values)
+    return standardised(np.concatenate([values, missing[:, some].astype(np.float64)], 1))
 
 
 def _indicators(column: pd.Series[Any]) -> Array:

@@ -7,7 +7,7 @@ group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,10 +29,9 @@ from fairij.models.losses import Loss
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Learned = Callable[[Any], list[Array]]  # `P(g | x, c)` of new rows, for each label c
 Given = Sequence[int | None]  # the labels that groups are told given; None: given none
-# of close chances: the parts of observed labels and, of the rest, of the model's own chances of
-# labels; and how far steps go by chances rather than by what was observed
-OBSERVED, OWN, BELIEVED = 0.3, 1 / 3, 0.5
+OWN = 1 / 3  # of close chances of labels, the part that is the edited model's own
 FEWER = 3  # folds, of a closer model, which takes longer
 
 
@@ -51,7 +50,7 @@ def chances_of(
     the validation rows is judged by a model that learned from the others.
 
     ``closely``: by a closer model, which sees the scores as well. Then rates of predictions by
-    chances agree with those observed, but for noise, and steps may go by both.
+    chances are nearer to those of new rows than the observed ones are, and steps go by them alone.
     """
     check_counted(constraint, loss)
     seen, known = rows.validation, rows.training
@@ -66,27 +65,23 @@ def chances_of(
     design = encoded(tables)
     labels, groups = y.cpu().numpy(), codes.cpu().numpy()
     observed = _observed(seen.groups, y, n_classes)
+    fold = assigned(groups * n_classes + labels, FEWER if closely else FOLDS, seed)
+    mine, others = design[: len(labels)], design[len(labels) :]
+    of_group = None
     if known is not None and known.groups.is_plain:
         y_known, s_known = known.y.long().cpu().numpy(), known.groups.codes.astype(np.int64)
         if _has_all(y_known, s_known, labels, groups):
-            mine, others = design[: len(labels)], design[len(labels) :]
-            of_group = [_learned(others, s_known, y_known, c, mine, n_groups) for c in given]
-            return _joint(of_group, of_label, observed, seen.groups)
-    design = design[: len(labels)]
-    fold = assigned(groups * n_classes + labels, FEWER if closely else FOLDS, seed)
+            learn = _close_model if closely else _simple_models
+            of_group = learn(others, s_known, y_known, given, n_groups)(mine)
     if closely:
-        design = _with_scores(design, of_label)
-        of_group = _close_groups(design, groups, labels, given, n_groups, fold)
-        if _asks_for_labels(constraint):
-            of_label = _close_labels(design, labels, of_label, fold)
-        return replace(_joint(of_group, of_label, observed, seen.groups), believed=BELIEVED)
-    of_group = [np.zeros((len(labels), n_groups)) for _ in given]
-    for part in range(fold.max() + 1):
-        own, rest = fold == part, (fold != part) & (groups < n_groups)
-        for found, c in zip(of_group, given, strict=True):
-            learned = (design[rest], groups[rest], labels[rest], c, design[own], n_groups)
-            found[own] = _learned(*learned)
-    return _joint(of_group, of_label, observed, seen.groups)
+        mine = _with_scores(mine, of_label)
+    if of_group is None:
+        of_group = _cross_fitted(mine, groups, labels, given, n_groups, fold, closely=closely)
+    if not closely:
+        return _joint(of_group, of_label, observed, seen.groups)
+    if _asks_for_labels(constraint):
+        of_label = _close_labels(mine, labels, of_label, fold)
+    return replace(_joint(of_group, of_label, observed, seen.groups), believed=1.0)
 
 
 def check_chances(rows: GroupedRows, constraint: Constraint, loss: Loss) -> None:
@@ -105,29 +100,46 @@ def check_counted(constraint: Constraint, loss: Loss) -> None:
         )
 
 
-def _close_groups(
-    design: Any, groups: Codes, labels: Codes, given: Given, n_groups: int, fold: Codes
+def _cross_fitted(
+    design: Any,
+    groups: Codes,
+    labels: Codes,
+    given: Given,
+    n_groups: int,
+    fold: Codes,
+    *,
+    closely: bool,
 ) -> list[Array]:
-    """``P(g | x, c)`` for each label c: one model for all of them, which sees the label."""
+    """``P(g | x, c)`` for each label c, of each fold by a model that learned from the others."""
+    learn = _close_model if closely else _simple_models
     of_group = [np.zeros((len(labels), n_groups)) for _ in given]
     for part in range(fold.max() + 1):
         own, rest = fold == part, (fold != part) & (groups < n_groups)
-        likely = close(_with_label(design[rest], labels[rest], given), groups[rest], n_groups)
-        for found, c in zip(of_group, given, strict=True):
-            found[own] = likely(_with_label(design[own], c, given))
+        likely = learn(design[rest], groups[rest], labels[rest], given, n_groups)(design[own])
+        for found, new in zip(of_group, likely, strict=True):
+            found[own] = new
     return of_group
 
 
+def _close_model(X: Any, s: Codes, y: Codes, given: Given, n_groups: int) -> Learned:
+    """One model for all labels, which sees the label."""
+    likely = close(_with_label(X, y, given), s, n_groups)
+    return lambda X_new: [likely(_with_label(X_new, c, given)) for c in given]
+
+
+def _simple_models(X: Any, s: Codes, y: Codes, given: Given, n_groups: int) -> Learned:
+    """A model for each label, which learns from the rows that have it."""
+    return lambda X_new: [_learned(X, s, y, c, X_new, n_groups) for c in given]
+
+
 def _close_labels(design: Any, labels: Codes, of_label: Tensor, fold: Codes) -> Tensor:
-    """``P(c | x)``: by the model, by a small one, and as observed."""
+    """``P(c | x)``: by the edited model and by a small one."""
     n = of_label.shape[1]
     small = np.zeros((len(labels), n))
     for part in range(fold.max() + 1):
         own, rest = fold == part, fold != part
         small[own] = cautious(design[rest], labels[rest], design[own], n)
-    of_label = OWN * of_label + (1 - OWN) * torch.as_tensor(small).to(of_label)
-    seen = torch.nn.functional.one_hot(torch.as_tensor(labels, device=of_label.device), n)
-    return of_label + OBSERVED * (seen.to(of_label) - of_label)
+    return OWN * of_label + (1 - OWN) * torch.as_tensor(small).to(of_label)
 
 
 def _with_label(design: Any, label: Codes | int | None, given: Given) -> Any:

@@ -14,10 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import time
-import warnings
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +24,7 @@ from fairij_studies.provenance import code_hash
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from benchmarks.workers import machine, spread
 from fairij import FairIJ, Grid, __version__, adapt
 from fairij.datasets import Split, Splits, adult_splits
 from fairij.method.refit import Refits
@@ -134,21 +132,16 @@ def summary(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def one_thread() -> None:
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=2)
-    processes = parser.parse_args().processes
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    asked = parser.parse_args()
     adult_splits(0)  # fetches the files once
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=one_thread) as pool:
-        records = [record for found in pool.map(trial, SEEDS) for record in found]
+    records = [record for found in spread(trial, asked.seeds, asked.processes) for record in found]
     rows = summary(records)
-    result = {"version": __version__, "code": code_hash(), "damping": 1e-2, "summary": rows}
+    result = {"version": __version__, "code": code_hash(), "machine": machine(), "damping": 1e-2}
+    result["summary"] = rows
     RESULTS.write_text(json.dumps(result | {"records": records}, indent=1) + "\n")
     for row in rows:
         print(json.dumps(row))

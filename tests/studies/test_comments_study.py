@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 from fairij_studies.comments import TRIED, make_study, whole_units
 from fairij_studies.comments.__main__ import on_machine
 from fairij_studies.comments.cost import shared_in_top
-from fairij_studies.comments.fear_tables import RULES, curve_figure, curve_section
+from fairij_studies.comments.fear_tables import RULES, curve_figure, curve_section, fear_section
 from fairij_studies.comments.heads import (
     both_gaps_unit,
     edited,
@@ -106,6 +106,29 @@ def test_the_part_on_fear_has_a_line_for_each_method_and_no_part_in_the_tables()
     assert "from 0.200 to\n0.100" in found or "from 0.200 to 0.100" in found
     assert "w (3.0)" in found
     assert curve_figure(pd.DataFrame([curve])) is not None
+
+
+def test_sentences_tried_on_two_machines_and_on_fewer_comments_have_tables_of_their_own() -> None:
+    run = {"quick": False, "encoder": "encoder", "identity": "muslim", "method": "erm", "seed": 1}
+    run |= {"asked": "fear of a word", "balanced_accuracy": 0.9, "constraint": "equalized_odds"}
+    run |= {"strength": None, "rule": None}
+    run |= {f"kept_{kind}": 0.2 for kind in KINDS}
+    records = pd.DataFrame(
+        [
+            {**run, "model": "NC", "rows": 9000, "equalized_odds": 0.3, "machine": None},
+            {**run, "model": "NC", "rows": 9000, "equalized_odds": 0.5, "machine": "two cores"},
+            {**run, "model": "LoRA", "rows": 3000, "equalized_odds": 0.4, "device": "NVIDIA H200"},
+        ]
+    )
+    page = fear_section(records)
+    here, there = page.index("“muslim”\n"), page.index("“muslim”, two cores\n")
+    assert "| 0.300 |" in page[here:there]
+    assert "| 0.500 |" in page[there:]
+    assert "0.400 ± " not in page
+    lora = page[page.index("### LoRA") :]
+    assert "Trained and edited on: NVIDIA H200." in lora
+    assert "there are 3,000 training and" in lora
+    assert "9,000 training comments in all" in page
 
 
 def test_the_committed_page_is_what_the_committed_records_say() -> None:

@@ -84,12 +84,16 @@ def test_a_stopped_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert sorted(frame["number"].unique()) == [0, 1, 2, 3]
 
 
-def test_a_failed_unit_does_not_stop_the_others_and_can_be_tried_again(tmp_path: Path) -> None:
+def test_a_failed_unit_does_not_stop_the_others_and_can_be_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     marker = tmp_path / "marker"
     marker.touch()
     study = study_of(fail_where_marked, marker=str(marker))
     with pytest.raises(StudyError, match=r"1 of 4 units[\s\S]*the marked one"):
         run_study(study, tmp_path / "out")
+    assert "A unit failed" in caplog.text  # also if the run is stopped before its end
+    assert "the marked one" in caplog.text
     assert sorted(load_records(tmp_path / "out")["value"]) == [0, 2, 3]
     marker.unlink()
     assert sorted(run_study(study, tmp_path / "out")["value"]) == [0, 1, 2, 3]

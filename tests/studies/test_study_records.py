@@ -66,6 +66,20 @@ def test_a_journal_is_folded_in_and_deleted(tmp_path: Path) -> None:
     assert read_records(tmp_path) == found
 
 
+def test_without_pyarrow_the_journal_stays_and_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = read_journal(journal_of(tmp_path, 2))
+    monkeypatch.setattr("fairij_studies.records.find_spec", lambda name: None)
+    fold_journal(tmp_path)
+    assert not (tmp_path / RESULTS).exists()
+    assert read_records(tmp_path) == before
+    monkeypatch.undo()
+    fold_journal(tmp_path)
+    assert not (tmp_path / JOURNAL).exists()
+    assert [r["unit"] for r in read_records(tmp_path)] == [r["unit"] for r in before]
+
+
 def test_a_folder_of_json_lines_alone_is_read(tmp_path: Path) -> None:
     assert read_records(tmp_path) == []
     journal_of(tmp_path)

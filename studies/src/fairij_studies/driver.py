@@ -6,6 +6,7 @@ others are still done.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ from fairij_studies.records import (
     sole_writer,
 )
 from fairij_studies.workers import Outcome, Scalar, StudyError, Unit, work_through
+
+LOG = logging.getLogger(__name__)
 
 __all__ = ["Scalar", "Study", "StudyError", "Unit", "load_records", "run_study"]
 
@@ -108,6 +111,7 @@ def run_study(
                 append_unit(folder / JOURNAL, unit_records(study, unit, outcome, quick=quick))
             else:
                 failed.append(f"{identity(unit.key)}:\n{outcome.error}")
+                LOG.warning("A unit failed: %s", failed[-1])  # now, since a long run may be stopped
             progress(study.name, round(reached), total)
         fold_journal(folder)
     if failed:

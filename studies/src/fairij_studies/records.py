@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,11 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def fold_journal(folder: Path) -> None:
-    """Move the journal's records into the Parquet file; do nothing without a journal."""
-    if (folder / JOURNAL).is_file():
+    """Move the journal's records into the Parquet file; do nothing without a journal.
+
+    Without pyarrow the journal stays, and is read as it is.
+    """
+    if (folder / JOURNAL).is_file() and find_spec("pyarrow") is not None:
         records = read_records(folder)
         if records:
             from fairij_studies.parquet import write_table

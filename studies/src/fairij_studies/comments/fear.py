@@ -25,8 +25,8 @@ from fairij.language import (
     train,
 )
 from fairij.language.batches import TextRows, run_all
-from fairij.language.probe_sentences import KINDS, TEMPLATES
-from fairij_studies.comments.fear_models import plain, reader, recipe_of
+from fairij.language.probe_sentences import IN_EDITS, KINDS, ON_PAGES
+from fairij_studies.comments.fear_models import parts_for, plain, reader, recipe_of
 from fairij_studies.comments.heads import (
     CONSTRAINTS,
     HEADS,
@@ -36,60 +36,78 @@ from fairij_studies.comments.heads import (
     judged,
     training_arguments,
 )
-from fairij_studies.comments.prepared import ENCODER, Part, comments, device
+from fairij_studies.comments.prepared import ENCODER, Part, device
+from fairij_studies.comments.t5 import device_name
 
 FEAR = "fear of a word"  # on a part of the comments
 FEAR_OF_ALL = f"{FEAR}, all comments"
 WORD = {"muslim": "muslim", "female": "woman", "lgbt": "gay"}  # of the probe
-TAKEN = {kind: some[::2] for kind, some in TEMPLATES.items()}  # take part in edits
-KEPT = {kind: some[1::2] for kind, some in TEMPLATES.items()}  # are only looked at
+TAKEN, KEPT = IN_EDITS, ON_PAGES  # sentences that take part in edits, and those only looked at
 BUDGET = 0.01  # of balanced accuracy on validation comments
 ROWS_DROPPED = {"search": Grid(points=20), "temperature": 3.0}
 SEEDS = range(1, 6)  # seed 0 was looked at while the constraint was made
+# of the models that run the whole encoder, each is a unit of its own
+EDITS, OTHER_EDITS, TRAININGS = WORKS = ("edits", "other edits", "trainings")
 POINTS, WORST, WORDS = 300, 500, 15  # of the curve, of the figure's mark, of the list of words
 
 
-def fear_unit(*, folder: str, head: str, seed: int, identity: str) -> list[dict[str, Any]]:
+def fear_unit(
+    *, folder: str, head: str, seed: int, identity: str, works: tuple[str, ...] = WORKS
+) -> list[dict[str, Any]]:
     """Run every method on one model, one seed, one identity, and try the sentences on each."""
-    parts, base = comments(folder), plain(folder, head, seed)
+    parts, base = parts_for(folder, head, identity), plain(folder, head, seed, identity)
     read, word = reader(folder, head), WORD[identity]
-    search = Constrained() if head in HEADS else Constrained().quicker  # as by default
+    rows = {"rows": len(parts["train"].y), "device": device_name()}
     found = []
 
     def record(model: Any, constraint: str, about: dict[str, Any]) -> None:
         figures = {**judged(model, parts, base.rows, identity), **tried(model, read, word)}
-        found.append({"constraint": constraint, **about, **figures, "rows": len(parts["train"].y)})
+        found.append({"constraint": constraint, **about, **figures, **rows})
 
     for constraint in CONSTRAINTS:
-        record(base.trained.model, constraint, {"method": "erm", "seconds": base.seconds})
-        for kind in (GapReg, HGR):
-            for strength in STRENGTHS:
-                method = kind(constraint=constraint, strength=strength, seed=seed)
-                start = time.perf_counter()
-                given = training_arguments(parts, base.rows, identity)
-                recipe = recipe_of(head)
-                again = train(base.fresh, recipe=recipe, seed=seed, penalty=method, **given).model
-                about = {"method": method.name, "seconds": time.perf_counter() - start}
-                record(again, constraint, {**about, "strength": strength})
-        sentences = identity_constraint(word, prepare=read, templates=TAKEN)
-        for rule, asked, how, all_groups in (
-            ("grid", [constraint], ROWS_DROPPED, False),
-            ("constrained", [constraint], {"search": search}, False),
-            ("constrained, identity", [constraint, sentences], {"search": search}, False),
-            (
-                "constrained, identity, all groups",
-                [constraint, sentences],
-                {"search": search},
-                True,
-            ),
-        ):
+        if EDITS in works:
+            record(base.trained.model, constraint, {"method": "erm", "seconds": base.seconds})
+        if TRAININGS in works:
+            for kind in (GapReg, HGR):
+                for strength in STRENGTHS:
+                    method = kind(constraint=constraint, strength=strength, seed=seed)
+                    start = time.perf_counter()
+                    given = training_arguments(parts, base.rows, identity)
+                    recipe = recipe_of(head)
+                    again = train(base.fresh, recipe=recipe, seed=seed, penalty=method, **given)
+                    about = {"method": method.name, "seconds": time.perf_counter() - start}
+                    record(again.model, constraint, {**about, "strength": strength})
+        for rule, asked, how, all_groups in edits_for(constraint, word, read, head, works):
             start = time.perf_counter()
             fair = fitted(base, asked, parts, identity, how, all_groups=all_groups)
             about = {"method": "fair-ij", "seconds": time.perf_counter() - start, "rule": rule}
             chosen = fair.candidates_.iloc[fair.chosen_]
             gaps = {"validation_gap": float(chosen["gap"]), "scale": float(chosen["scale"])}
-            record(fair.estimator_, constraint, {**about, **gaps})
+            mode = {"jvp_mode": str(fair.diagnostics_["jvp_mode"])}
+            record(fair.estimator_, constraint, {**about, **gaps, **mode})
     return found
+
+
+def edits_for(
+    constraint: str,
+    word: str,
+    read: Callable[[list[str]], TextRows],
+    head: str,
+    works: tuple[str, ...],
+) -> list[tuple[str, list[Any], dict[str, Any], bool]]:
+    """Return the edits: name, constraints, settings, and whether training groups are known."""
+    sentences = identity_constraint(word, prepare=read, templates=TAKEN)
+    search = {"search": Constrained() if head in HEADS else Constrained().quicker}  # as by default
+    edits: list[tuple[str, list[Any], dict[str, Any], bool]] = []
+    if OTHER_EDITS in works:
+        edits.append(("grid", [constraint], ROWS_DROPPED, False))
+    if EDITS in works:
+        edits.append(("constrained", [constraint], search, False))
+        edits.append(("constrained, identity", [constraint, sentences], search, False))
+    if OTHER_EDITS in works:
+        asked = [constraint, sentences]
+        edits.append(("constrained, identity, all groups", asked, search, True))
+    return edits
 
 
 def fitted(
@@ -140,7 +158,7 @@ def tried(model: Any, read: Callable[[list[str]], TextRows], word: str) -> dict[
 
 def curve_unit(*, folder: str, head: str, seed: int, identity: str) -> list[dict[str, Any]]:
     """Score the training comments as in the paper's first figure; the words of the worst ones."""
-    parts, base = comments(folder), plain(folder, head, seed)
+    parts, base = parts_for(folder, head, identity), plain(folder, head, seed, identity)
     asked = ["demographic_parity"]
     fair = fitted(base, asked, parts, identity, ROWS_DROPPED, all_groups=False)
     scores = np.sort(fair.influence_[fair.influence_ > 0])

@@ -26,9 +26,18 @@ from fairij.language.batches import TextRows, on_device
 from fairij.models.text.library import load_transformers
 from fairij_studies.comments import triggers
 from fairij_studies.comments.heads import HEADS, RECIPES, Plain, training_arguments
-from fairij_studies.comments.prepared import ENCODER, MAX_LENGTH, PARTS, comments, device, encoder
+from fairij_studies.comments.prepared import (
+    ENCODER,
+    MAX_LENGTH,
+    PARTS,
+    Part,
+    comments,
+    device,
+    encoder,
+)
 
 LORA = "LoRA"
+LORA_ROWS = {"train": 3000, "val": 1500}  # at most: each step runs the whole encoder on all of them
 TRIED = (*HEADS, "TT=10", LORA)  # on sentences
 RANK, ADAPTED = 8, ["query", "value"]
 LORA_RECIPE = TrainingRecipe(learning_rate=1e-3, batch_size=256, epochs=4, patience=2)
@@ -78,21 +87,38 @@ def reader(folder: str, name: str) -> Callable[[list[str]], TextRows]:
     return vectors
 
 
+@cache
+def parts_for(folder: str, name: str, identity: str) -> dict[str, Part]:
+    """Return the comments of each split; for LoRA all that mention an identity, and few others."""
+    whole = comments(folder)
+    if name != LORA:
+        return whole
+    rng = np.random.default_rng(0)
+    found = {}
+    for split, part in whole.items():
+        order = rng.permutation(len(part.y))
+        mentioned = part.mentions[identity].to_numpy(bool)[order]
+        first = np.concatenate([order[mentioned], order[~mentioned]])
+        found[split] = part.take(np.sort(first[: LORA_ROWS.get(split)]))
+    return found
+
+
 @lru_cache(maxsize=1)
-def plain(folder: str, name: str, seed: int) -> Plain:
-    """Train a model without a penalty and without identities."""
-    parts, fresh, given = comments(folder), untrained(folder, name, seed), given_rows(folder, name)
+def plain(folder: str, name: str, seed: int, identity: str) -> Plain:
+    """Train a model without a penalty and without groups."""
+    parts, fresh = parts_for(folder, name, identity), untrained(folder, name, seed)
+    given = given_rows(folder, name, parts)
     rows = {part: on_device(X, torch.device(device())) for part, X in given.items()}
     start = time.perf_counter()
     trained = train(fresh, recipe=recipe_of(name), seed=seed, **training_arguments(parts, rows))
     return Plain(fresh, rows, trained, time.perf_counter() - start)
 
 
-def given_rows(folder: str, name: str) -> dict[str, Any]:
+def given_rows(folder: str, name: str, parts: dict[str, Part]) -> dict[str, Any]:
     """Return the vectors, or the tokens, of each split."""
     if name in HEADS:
         return dict(halves(folder)[0])
-    return {part: comments(folder)[part].tokens for part in PARTS}
+    return {split: parts[split].tokens for split in PARTS}
 
 
 def untrained(folder: str, name: str, seed: int) -> nn.Module:

@@ -8,10 +8,11 @@ import altair as alt
 import pandas as pd
 
 from fairij.language.probe_sentences import KINDS, TEMPLATES
-from fairij_studies.comments.fear import FEAR_OF_ALL, KEPT, WORST
-from fairij_studies.comments.fear_models import TRIED
+from fairij_studies.comments.fear import FEAR, FEAR_OF_ALL, KEPT, WORST
+from fairij_studies.comments.fear_models import LORA_ROWS, TRIED
 
 ASKED = "asked"  # a field of these records alone
+MACHINE = "machine"  # a field of records that were made once more elsewhere
 RULES = {
     "grid": "Fair-IJ, rows dropped",
     "constrained": "Fair-IJ, constrained",
@@ -47,7 +48,7 @@ def is_fear(records: pd.DataFrame) -> pd.Series:
 
 def fear_section(records: pd.DataFrame) -> str:
     """Return the tables of every model, first on a part of the comments, then on all of them."""
-    tables = records[records["method"] != "curve"]
+    tables = records[records[ASKED].isin([FEAR, FEAR_OF_ALL])]
     if tables.empty:
         return ""
     kept, whole = (sum(map(len, part.values())) for part in (KEPT, TEMPLATES))
@@ -56,16 +57,33 @@ def fear_section(records: pd.DataFrame) -> str:
     for heading, some in ((HEADING, tables[~of_all]), (OF_ALL, tables[of_all])):
         if some.empty:
             continue
-        rows = int(some["rows"].iloc[0])
+        rows = int(some["rows"].max())
         parts.append(heading.format(rows=rows, tried=kept, templates=whole))
-        for (model, identity), block in some.groupby(["model", "identity"], sort=False):
-            parts.append(f"### {model}, comments that mention “{identity}”\n")
+        some = some.reindex(columns=list(dict.fromkeys([*some.columns, MACHINE])))
+        named = some.groupby(["model", "identity", MACHINE], sort=False, dropna=False)
+        for (model, identity, machine), block in named:
+            where = "" if pd.isna(machine) else f", {machine}"
+            parts.append(f"### {model}, comments that mention “{identity}”{where}\n")
+            parts.append(_made_on(block, rows))
             for constraint, short in (("equalized_odds", "EO"), ("demographic_parity", "DP")):
                 parts.append(_table(block[block["constraint"] == constraint], constraint, short))
     missing = [name for name in TRIED if name not in set(tables["model"])]
     if missing and not bool(records["quick"].any()):
         parts.append(f"Not run yet on sentences: {', '.join(missing)}.\n")
-    return "\n".join(parts)
+    return "\n".join(part for part in parts if part)
+
+
+def _made_on(block: pd.DataFrame, rows: int) -> str:
+    """Return on what device, and on how many comments, if the records say that it is special."""
+    known = list(block["device"].dropna().unique()) if "device" in block else []
+    said = [f"Trained and edited on: {', '.join(known)}."] if known else []
+    if (own := int(block["rows"].max())) < rows:
+        said.append(
+            f"Each step runs the whole encoder on all rows, so there are {own:,} training and "
+            f"{LORA_ROWS['val']:,} validation comments: all that mention the group, and others "
+            "drawn at random. The test comments are the same."
+        )
+    return "\n".join(said) + "\n" if said else ""
 
 
 def _table(block: pd.DataFrame, constraint: str, short: str) -> str:

@@ -112,7 +112,7 @@ class Budget(SelectionDefaults):
         The most accuracy to lose: 0.03 is three points.
     balanced_accuracy : float or None, default=0.08
         The most balanced accuracy to lose. It notices if a rare class is predicted badly.
-    auc : float or None, default=0.03
+    auc : float or None, default=0.035
         The most area under the ROC curve to lose. It notices if rows are put in another order. The
         loss must keep to it by ``auc_errors`` standard errors. And where every group counts the
         same, it must not be beyond it by more than that: a group of few rows hardly shows in the
@@ -156,7 +156,7 @@ class Budget(SelectionDefaults):
     _: KW_ONLY
     accuracy: float | None = 0.03
     balanced_accuracy: float | None = 0.08
-    auc: float | None = 0.03
+    auc: float | None = 0.035
     log_loss: float | None = None
     brier: float | None = None
     calibration_error: float | None = None

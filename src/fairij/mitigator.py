@@ -227,7 +227,7 @@ class FairIJ(EditingEstimator):
         with timed(seconds, "linearize"):
             prepared = prepare(editable, data, settings)
         with shown(settings.verbose) as progress:
-            settings, why = settled(editable, prepared, settings, progress, seconds)
+            settings, why = settled(editable, prepared, settings)
             outcome = Engine(editable, prepared, settings, progress).run()  # engine
         run.finish()
         seconds |= outcome.diagnostics["seconds"]  # results

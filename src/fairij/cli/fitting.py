@@ -25,9 +25,11 @@ from fairij.cli.options import (
     FitTables,
     InfluenceOptions,
     PageOptions,
+    SentenceOptions,
 )
 from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
 from fairij.cli.rows import Part, check_every_group, read_part
+from fairij.cli.sentences import ask_for
 from fairij.data.rows import rank
 from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
 from fairij.method.search import SEARCHES
@@ -69,7 +71,12 @@ class Fitted:
 
 
 def fit(
-    file: ModelFile, asked: InfluenceOptions, *, refits: tuple[str, ...] = (), **settings: Any
+    file: ModelFile,
+    asked: InfluenceOptions,
+    *,
+    refits: tuple[str, ...] = (),
+    sentences: SentenceOptions | None = None,
+    **settings: Any,
 ) -> Fitted:
     """Fit on the tables that were asked for; ``settings`` win over the options."""
     counts = [refit_count(text) for text in refits]
@@ -78,6 +85,8 @@ def fit(
     mitigator.set_params(**settings)
     tables, columns = asked.tables, asked.columns
     train = read_train(tables, columns, file)
+    if sentences is not None:
+        ask_for(mitigator, sentences, file, train)
     mitigator.set_params(
         classes=train.classes,
         pos_label=train.pos_label,

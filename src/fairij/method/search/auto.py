@@ -1,4 +1,4 @@
-"""The search that suits the model: one form, or the better of two by rows that no edit has seen."""
+"""The search that suits the model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from fairij.method.search.constrained import Constrained
 from fairij.method.search.dropping import Grid
 
 DIRECTIONS = 30  # in which a tree ensemble is searched, where that is possible
+BY_CHANCES = (
+    "The constrained search was taken with the validation loss and chances of groups: the many "
+    "leaves of trees have memorised the training rows, and would fit the groups of few rows."
+)
+AS_OBSERVED = "The constrained search was taken with the training loss and groups as observed."
 
 
 @dataclass(frozen=True)
@@ -18,10 +23,9 @@ class Auto(SearchDefaults):
     """Take `Constrained`, in the form that suits the model.
 
     Networks and linear models: as it is; in half of the steps if each product runs the whole model,
-    as with large language models. Tree ensembles: of two forms, the training loss with observed
-    groups, and the validation loss with chances of groups, the one whose choice is better on
-    validation rows that its edits had not seen. With ``drop="loss_aware"``: `Grid`, as only rows
-    can be dropped by two scores.
+    as with large language models. Tree ensembles: with the validation loss, with chances of groups
+    in place of observed ones, and in few directions. With ``drop="loss_aware"``: `Grid`, as only
+    rows can be dropped by two scores.
 
     Examples
     --------
@@ -38,8 +42,7 @@ class Auto(SearchDefaults):
     ) -> Forms:
         if drop == "loss_aware":
             why = "Rows are dropped, because `drop='loss_aware'` asks for a list of them."
-            return Forms((Grid(),), ("dropping rows",), why)
-        plain = "the constrained search with the training loss and the groups as observed"
+            return Forms(Grid(), why)
         if trained_together:
             why = (
                 "The constrained search was taken: it keeps the training loss low, which says much "
@@ -47,17 +50,16 @@ class Auto(SearchDefaults):
             )
             if runs_model:
                 why += " It takes half of its steps, as every product runs the whole model."
-            return Forms((Constrained().quicker if runs_model else Constrained(),), (plain,), why)
-        by_chances = "the constrained search with the validation loss and chances of groups"
+            return Forms(Constrained().quicker if runs_model else Constrained(), why)
+        directions = DIRECTIONS if linear else None
         held = Constrained(
             steps=10,
             chances=True,
             loss_on="validation",
             cheapest_first=True,
-            directions=DIRECTIONS if linear else None,
+            directions=directions,
         )
-        searches = (held, Constrained())
-        return Forms(searches, (by_chances, plain))
+        return Forms(held, BY_CHANCES, (Constrained(directions=directions), AS_OBSERVED))
 
     def propose(self, context: SearchContext) -> Iterator[Proposal]:
         return Constrained().propose(context)

@@ -41,6 +41,7 @@ from fairij.models.torch.linearization import PROBE_ROWS, TorchLinearization
 from fairij.models.torch.module import TorchEditable
 
 GRAPH_BYTES = {"cpu": 2**28, "cuda": 2**33}  # the most that the graph of one batch may use
+SHARE_OF_FREE = 0.2  # of a GPU, whose memory other work and other processes need as well
 # Plain outputs use any kernel but cuDNN's, which makes a plan for every new shape of a batch.
 WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 ROUNDED = 0.1  # how closely products agree if the frozen part is in bfloat16
@@ -141,7 +142,7 @@ class TransformersEditable(TorchEditable):
         leaves = [p.detach().requires_grad_() for p in self._fitted.values()]
         with torch.enable_grad():
             used = saved_bytes(lambda: self.call(leaves, probe), [*leaves, *probe.values()])
-        room = GRAPH_BYTES.get(self.device.type, GRAPH_BYTES["cpu"])
+        room = graph_room(self.device)
         rows, width = probe["input_ids"].shape
         by_graph = room * rows * (width + self._added) // max(used, 1)
         return max(min(by_graph, tokens_at_once(self.device)), 1)
@@ -189,6 +190,15 @@ class TransformersEditable(TorchEditable):
 
         with torch.no_grad():
             return retried(work, lambda: self.halve_rows(tokens))[torch.argsort(order)]
+
+
+def graph_room(device: torch.device) -> int:
+    """The most bytes for the graph of one batch; on a GPU at most a share of what is free there."""
+    if device.type != "cuda":
+        return GRAPH_BYTES["cpu"]
+    free, _ = torch.cuda.mem_get_info(device)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return min(GRAPH_BYTES["cuda"], int(SHARE_OF_FREE * (free + unused)))
 
 
 def _prepare(copied: nn.Module) -> None:

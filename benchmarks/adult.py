@@ -1,10 +1,10 @@
 """Fair-IJ on Adult over ten seeds that were not used to pick its settings.
 
-`python -m benchmarks.adult --processes 2` writes `benchmarks/results/adult_fresh_seeds.json`: UCI Adult, official
-test set, a random third of the training rows for validation in each trial, sex not among the
-features, the paper's network. In each trial k and scale are chosen on validation rows. The settings
-in `METHODS` were chosen by comparing test results on seeds 0 to 7, and seen on 10 to 19. Those of
-the default are what people get who name a constraint and nothing else.
+`python -m benchmarks.adult --processes 2` writes `benchmarks/results/adult_fresh_seeds.json`: UCI
+Adult, official test set, a random third of the training rows for validation in each trial, sex not
+among the features, the paper's network. In each trial k and scale are chosen on validation rows.
+The settings in `METHODS` were chosen by comparing test results on seeds 0 to 7, and seen on 10 to
+19. Those of the default are what people get who name a constraint and nothing else.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ BUDGETED = {
     "r2": True,
     "mean_squared_error": False,
 }
+NUMBERS = ("slack", "errors", "auc_errors")  # of `Budget`, none of which can be left out
 OF_NUMBERS = ("r2", "mean_squared_error")  # the measures of regression; all others are of classes
 
 
@@ -111,8 +112,11 @@ class Budget(SelectionDefaults):
         The most accuracy to lose: 0.03 is three points.
     balanced_accuracy : float or None, default=0.08
         The most balanced accuracy to lose. It notices if a rare class is predicted badly.
-    auc : float or None, default=0.03
-        The most area under the ROC curve to lose. It notices if rows are put in another order.
+    auc : float or None, default=0.035
+        The most area under the ROC curve to lose. It notices if rows are put in another order. The
+        loss must keep to it by ``auc_errors`` standard errors. And where every group counts the
+        same, it must not be beyond it by more than that: a group of few rows hardly shows in the
+        AUC of all rows.
     log_loss, brier, calibration_error : float or None, default=None
         How much each may grow.
     r2 : float or None, default=0.05
@@ -126,6 +130,9 @@ class Budget(SelectionDefaults):
     errors : float, default=0.5
         Gaps within this many standard errors of the smallest count as equal to it. Half a standard
         error, as two gaps on the same rows differ less by chance than each of them.
+    auc_errors : float, default=1.0
+        How many standard errors of the change of the AUC count. With few rows of a label, an AUC
+        falls more on new rows than on those of the choice. 0: as it was measured.
     rarest_class : float, default=0.5
         How often each class must still be predicted, as a part of its share of the labels, or of
         how often it was predicted before if that is less. 0 allows a model that says one class
@@ -149,7 +156,7 @@ class Budget(SelectionDefaults):
     _: KW_ONLY
     accuracy: float | None = 0.03
     balanced_accuracy: float | None = 0.08
-    auc: float | None = 0.03
+    auc: float | None = 0.035
     log_loss: float | None = None
     brier: float | None = None
     calibration_error: float | None = None
@@ -158,14 +165,15 @@ class Budget(SelectionDefaults):
     target: float | None = None
     slack: float = 0.0
     errors: float = 0.5
+    auc_errors: float = 1.0
     rarest_class: float = 0.5
     confidence: float = 0.95
     prefer: Measure = "log_loss"
 
     def __post_init__(self) -> None:
-        for name in (*BUDGETED, "target", "slack", "errors"):
+        for name in (*BUDGETED, "target", *NUMBERS):
             value = getattr(self, name)
-            if value is not None or name in ("slack", "errors"):
+            if value is not None or name in NUMBERS:
                 number_between(name, value, 0, including_low=True)
         for name in ("rarest_class", "confidence"):
             number_between(name, getattr(self, name), 0, 1, including_low=True)
@@ -211,11 +219,24 @@ class Budget(SelectionDefaults):
                 continue
             sign = 1 if is_gain else -1
             able &= sign * values >= sign * values[0] - budget - ROUNDING  # not if it is NaN
+        if self.auc is not None:
+            able &= self._keeps_the_order(candidates)
         if self.rarest_class and "rarest_class" in candidates:
             ratio = candidates["rarest_class"]
             able &= ratio >= self.rarest_class * min(float(ratio[0]), 1.0) - ROUNDING
         able[0] = True
         return able
+
+    def _keeps_the_order(self, candidates: Measures) -> NDArray[np.bool_]:
+        """Whether the AUC keeps to its budget by its errors, and does so in every group alike."""
+        kept = np.ones(len(candidates["gap"]), dtype=bool)
+        for name, sign in (("auc", 1), ("group_auc", -1)):
+            values, errors = candidates.get(name), candidates.get(f"{name}_error")
+            if values is None or errors is None or np.isnan(values[0]):
+                continue
+            surely = values - sign * self.auc_errors * np.nan_to_num(errors)
+            kept &= ~(surely < values[0] - (self.auc or 0.0) - ROUNDING)
+        return kept
 
     def shortfall(self, gap: float) -> str | None:
         if self.target is None or gap <= self.target + ROUNDING:

@@ -33,10 +33,11 @@ from fairij.method.preparation import (
 )
 from fairij.method.refit import refits_of
 from fairij.method.results import attributes_of, choice_of, undefined_notices
+from fairij.method.rules import RuleName
 from fairij.method.run import Progress, Run, silent, timed
 from fairij.method.search import SearchName
 from fairij.method.search.base import Search
-from fairij.method.selection import RuleName, Selection
+from fairij.method.selection import Selection
 from fairij.method.settle import settled
 from fairij.models import adapt
 from fairij.models.base import Editable

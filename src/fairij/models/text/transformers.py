@@ -21,9 +21,9 @@ from fairij.models.base import (
     Middle,
     Some,
 )
-from fairij.models.constant import ConstantLinearization
 from fairij.models.recent import Recent
-from fairij.models.text.heads import linear_head
+from fairij.models.text.heads import OneLayer, linear_head
+from fairij.models.text.replayed import KeptHead, replayed_head
 from fairij.models.text.tokens import (
     Tokens,
     bucketed,
@@ -85,7 +85,7 @@ class TransformersEditable(TorchEditable):
         self._tokenise = module.tokenise if isinstance(module, TakesTexts) else None
         self._budget, self._probed = 1, 0
         self._tokens: Recent[Tokens] = Recent()
-        self._heads: Recent[tuple[ConstantLinearization | None]] = Recent()
+        self._heads: Recent[tuple[OneLayer | KeptHead | None]] = Recent()
         self._fitted_outputs: Recent[Tensor] = Recent(2)
         self._edited_outputs: Recent[Tensor] = Recent(4)  # of the last edits judged
         # a frozen part in half precision runs so; the edited parameters stay in full precision
@@ -150,7 +150,7 @@ class TransformersEditable(TorchEditable):
     def linearize(self, X: Any, *, keep: bool = True) -> Linearization:  # type: ignore[override]
         (head,) = self._heads.get(X, lambda: (self._head(self.ready(X)),))
         if head is not None:
-            return head
+            return head.linearize(keep=keep)
         tokens = self.ready(X)
         order = longest_first(tokens)
         limit = self.memory_limit if keep else 0
@@ -158,25 +158,30 @@ class TransformersEditable(TorchEditable):
 
     def evaluator(self, X: Any) -> Evaluator:  # type: ignore[override]
         (head,) = self._heads.get(X, lambda: (self._head(self.ready(X)),))
-        return TokenEvaluator(self, X) if head is None else head
+        return TokenEvaluator(self, X) if head is None else head.evaluator()
 
-    def _head(self, tokens: Tokens) -> ConstantLinearization | None:
-        """What an edited linear head reads, if nothing else is edited."""
+    def _head(self, tokens: Tokens) -> OneLayer | KeptHead | None:
+        """What an edited head reads, if nothing else is edited."""
         if self._mixed:  # the head is rounded too
             return None
         order = longest_first(tokens)
         ordered = take_rows(tokens, order)
-        found = retried(
-            lambda: linear_head(self, list(self.batches(ordered)), len(order)),
-            lambda: self.halve_rows(tokens),
-        )
+
+        def work() -> OneLayer | KeptHead | None:
+            batches = list(self.batches(ordered))
+            linear = linear_head(self, batches, len(order))
+            if linear is not None:
+                return OneLayer(linear, self.theta)
+            return replayed_head(self, list(self._fixed.values()), batches, len(order))
+
+        found = retried(work, lambda: self.halve_rows(tokens))
         return None if found is None else found.restrict(torch.argsort(order))
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         at = self.theta if theta is None else theta.to(self.device, self.dtype)
         (head,) = self._heads.find(X) or (None,)
         if head is not None:
-            return head.moved(at - self.theta).outputs
+            return head.outputs(at)
         recent = self._fitted_outputs if torch.equal(at, self.theta) else self._edited_outputs
         return recent.get(X, lambda: self.run(self.ready(X), at), at)
 

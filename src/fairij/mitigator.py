@@ -229,7 +229,7 @@ class FairIJ(EditingEstimator):
         with timed(seconds, "linearize"):
             prepared = prepare(editable, data, settings)
         with shown(settings.verbose) as progress:
-            settings, why = settled(editable, prepared, settings)
+            settings, why = settled(editable, prepared, settings, seconds)
             outcome = Engine(editable, prepared, settings, progress).run()  # engine
         run.finish()
         seconds |= outcome.diagnostics["seconds"]  # results

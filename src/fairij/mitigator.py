@@ -33,10 +33,11 @@ from fairij.method.preparation import (
 )
 from fairij.method.refit import refits_of
 from fairij.method.results import attributes_of, choice_of, undefined_notices
+from fairij.method.rules import RuleName
 from fairij.method.run import Progress, Run, silent, timed
 from fairij.method.search import SearchName
 from fairij.method.search.base import Search
-from fairij.method.selection import RuleName, Selection
+from fairij.method.selection import Selection
 from fairij.method.settle import settled
 from fairij.models import adapt
 from fairij.models.base import Editable
@@ -228,7 +229,7 @@ class FairIJ(EditingEstimator):
         with timed(seconds, "linearize"):
             prepared = prepare(editable, data, settings)
         with shown(settings.verbose) as progress:
-            settings, why = settled(editable, prepared, settings)
+            settings, why = settled(editable, prepared, settings, seconds)
             outcome = Engine(editable, prepared, settings, progress).run()  # engine
         run.finish()
         seconds |= outcome.diagnostics["seconds"]  # results

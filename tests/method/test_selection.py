@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fairij import AccuracyBudget, Budget, LowestGap, TargetGap, pareto_front
 from fairij.errors import InvalidInputError
 from fairij.method.preparation import check_measures, get_selection
-from fairij.method.selection import RULES
+from fairij.method.rules import RULES
 from fairij.models.losses import get_loss
 
 # few distinct values, so that ties are common

@@ -180,10 +180,10 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--processes", type=int, default=1)
     asked = parser.parse_args()
-    start = cpu_seconds()
+    code, start = code_hash(), cpu_seconds()
     records = measured(asked.trials, asked.processes)
     outside = [r for r in records if not BAND[0] <= r["coverage"] <= BAND[1]]
-    result = {"version": __version__, "code": code_hash(), "machine": machine()}
+    result = {"version": __version__, "code": code, "machine": machine()}
     result |= {"trials": asked.trials, "band": BAND}
     result |= {"cpu_seconds": round(cpu_seconds() - start), "outside": len(outside)}
     RESULTS.write_text(json.dumps(result | {"records": records}, indent=1) + "\n")

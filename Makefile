@@ -3,15 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --excludes excluded.txt
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
+ALL := --editable '.[test,lint,datasets,docs]'
 
 .PHONY: demo test test-slow test-oldest lint format bench bench-trees docs docs-version release-check clean
 
 $(READY): pyproject.toml studies/pyproject.toml constraints.txt excluded.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch uv
-	$(INSTALL) --editable '.[test,lint,datasets,docs]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
+# torch comes by pip, which may be told of a build for CPUs; meanwhile uv installs all else
+	(cat excluded.txt; echo torch) >$(VENV)/not-yet.txt
+	$(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt torch & torch=$$!; \
+	$(INSTALL) --excludes $(VENV)/not-yet.txt $(ALL) && wait $$torch
+	$(INSTALL) --excludes excluded.txt $(ALL)
 	$(INSTALL) --no-deps --editable studies
 	touch $@
 

@@ -173,7 +173,7 @@ def main() -> None:
         for record in records[-len(METRICS) :]:
             print(*(f"{value!s:>12}" for value in record.values()), flush=True)
     lowest = min(record["coverage"] for record in records)
-    result = {"version": __version__, "code": code, "machine": machine()}
+    result: dict[str, Any] = {"version": __version__, "code": code, "machine": machine()}
     result |= {"trials": asked.trials, "lowest": lowest}
     result |= {"cpu_seconds": round(cpu_seconds() - start)}
     RESULTS.write_text(json.dumps(result | {"records": records}, indent=1) + "\n")

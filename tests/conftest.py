@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests share `reference`
+# before a library is loaded: threads that wait for one another take the time of the other worker
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from cases import CASES
 

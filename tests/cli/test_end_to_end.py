@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 
 import plain_files
 from fairij import Edit, adapt
+from fairij.language.probe_sentences import ON_PAGES
 from fairij.storage.model_files import Opening, load_model
 from fairij.storage.tables import read_table
 from plain_files import Run
@@ -394,6 +395,34 @@ def test_sentences_of_your_own_probe_a_language_model(run: Run, files: Path, ber
     pd.DataFrame({"kind": ["rude"], "text": ["{one}"]}).to_csv("own.csv", index=False)
     said = run(*asked, "--probe", "own.csv", "--out", "wrong", code=2).output
     assert "--probe must be sentences by kind" in " ".join(said.split())
+    assert not Path("wrong").exists()
+
+
+def test_sentences_take_part_in_an_edit_by_the_name_of_an_identity(
+    run: Run, files: Path, bert: str
+) -> None:
+    rows = ("--train", "train.csv", "--validation", "validation.csv", *COLUMNS)
+    asked = ("mitigate", "--model", bert, *rows, "--text", "note", "--parameters", "classifier*")
+    other = ("--identity", "muslim", "--compared-with", "christian")
+    run(*asked, *other, "--out", "asked")
+    gaps = pd.read_csv("asked/candidates.csv")
+    assert (gaps["gap"] == gaps["gap[groups]"] + gaps["gap[identity]"]).all()
+    probe = json.loads(Path("asked/summary.json").read_text())["probe"]
+    assert f"Of {12 * sum(map(len, ON_PAGES.values()))} sentences" in probe["sentence"]
+    run("report", "asked", "--out", "again.html")
+    assert _page("again.html") == _page("asked/report.html")
+    run("mitigate", "--config", "asked/settings.toml", "--out", "repeated")
+    assert pd.read_csv("repeated/candidates.csv").equals(gaps)
+
+    for given, said in (
+        (("--identity", "muslin"), "Did you mean 'muslim'?"),
+        (("--identity", "muslim", "--compared-with", "muslim"), "other identities than --identity"),
+        (("--compared-with", "christian"), "--compared-with must go with --identity"),
+    ):
+        assert said in " ".join(run(*asked, *given, "--out", "wrong", code=2).output.split())
+    of_columns = ("mitigate", "--model", "model.skops", *rows, *other, "--out", "wrong")
+    found = run(*of_columns, code=2).output
+    assert "--identity must go with a model that reads text, and muslim" in " ".join(found.split())
     assert not Path("wrong").exists()
 
 

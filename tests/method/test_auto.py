@@ -16,7 +16,7 @@ from biased import fair, fitted, problem
 from fairij import AccuracyBudget, Auto, Constrained, FairIJ, Grid, LowestGap
 from fairij.errors import InvalidInputError
 from fairij.method.preparation import check_settings
-from fairij.method.settle import better
+from fairij.method.settle import NAMES, better
 
 DATA = problem()
 pytestmark = pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
@@ -107,13 +107,12 @@ def of_trees() -> FairIJ:
 
 def test_trees_take_the_form_that_holds_on_other_rows() -> None:
     found = of_trees()
-    assert isinstance(found.search_, Constrained)
-    why = found.diagnostics_["search_reason"]
-    named = "chances of groups" if found.search_.chances else "groups as observed"
-    assert why.startswith("This is the constrained search")
-    assert named in why.split(".")[0]
-    assert why.count("gap 0.") == 2
-    assert found.diagnostics_["seconds"]["forms"] > 0
+    assert (
+        found.search_ == Auto().forms(trained_together=False, drop="fairness", linear=True).search
+    )
+    assert found.search_.chances
+    assert found.search_.loss_on == "validation"
+    assert "chances of groups" in found.diagnostics_["search_reason"]
     assert found.edit_.settings["search"] == repr(found.search_)
 
 
@@ -124,26 +123,10 @@ def test_the_run_is_that_of_the_form_alone() -> None:
     assert "search_reason" not in alone.diagnostics_
 
 
-def test_the_form_is_chosen_by_the_rule_of_choice() -> None:
-    """Of two tables, by hand: the smaller gap; within a budget, the one that keeps to it."""
-    forms = Auto().forms(trained_together=False, drop="fairness")
-    tables = {
-        place: pd.DataFrame({"k": [0, 5], "gap": [0.2, gap], "accuracy": [0.9, accuracy]})
-        for place, (gap, accuracy) in enumerate([(0.02, 0.85), (0.05, 0.89)])
-    }
-    for rule, expected in ((LowestGap(), 0), (AccuracyBudget(0.02), 1)):
-        settings = check_settings(FairIJ(None, selection=rule).get_params(deep=False), 0)
-        taken, why = better(forms, tables, settings)
-        assert taken == expected
-        assert why.startswith(f"This is {forms.names[expected]}.")
-    assert "gap 0.2000, accuracy 0.9000" in why
-    assert "gap 0.0500, accuracy 0.8900" in why
-
-
 @pytest.mark.parametrize(
     "model", [fitted, lambda: LogisticRegression().fit(DATA.X, DATA.y)], ids=["torch", "linear"]
 )
-def test_models_trained_together_are_not_compared(model: Any) -> None:
+def test_models_trained_together_keep_the_training_loss(model: Any) -> None:
     found = DATA.fit(fair(model(), search="auto", weight_decay=0.0))
     assert found.search_ == Constrained()
     assert "trained together" in found.diagnostics_["search_reason"]
@@ -163,7 +146,41 @@ def test_few_directions_are_only_taken_where_they_may_stand_for_all(
     assert found.search_.directions is None
     assert len(found.moves_) > 2
     forms = Auto().forms(trained_together=False, drop="fairness", linear=True)
-    assert forms.searches[0].directions == 30
+    assert forms.search.directions == 30
+
+
+@pytest.mark.parametrize("model", [forest, fitted], ids=["trees", "torch"])
+def test_two_forms_are_compared_if_that_is_asked_for(model: Any) -> None:
+    found = DATA.fit(fair(model(), search=Auto(compare=True), selection="budget", weight_decay=0.0))
+    why = found.diagnostics_["search_reason"]
+    named = "chances of groups" if found.search_.chances else "groups as observed"
+    assert why.startswith("This is the constrained search")
+    assert named in why.split(".")[0]
+    assert why.count("gap 0.") == 2
+    assert found.diagnostics_["seconds"]["forms"] > 0
+    alone = DATA.fit(fair(model(), search=found.search_, selection="budget", weight_decay=0.0))
+    np.testing.assert_array_equal(found.moves_, alone.moves_)
+
+
+def test_the_form_is_chosen_by_the_rule_of_choice() -> None:
+    """Of two tables, by hand: the smaller gap; within a budget, the one that keeps to it."""
+    tables = [
+        pd.DataFrame({"k": [0, 5], "gap": [0.2, gap], "accuracy": [0.9, accuracy]})
+        for gap, accuracy in [(0.02, 0.85), (0.05, 0.89)]
+    ]
+    for rule, expected in ((LowestGap(), 0), (AccuracyBudget(0.02), 1)):
+        settings = check_settings(FairIJ(None, selection=rule).get_params(deep=False), 0)
+        taken, why = better(tables, settings)
+        assert taken == expected
+        assert why.startswith(f"This is {NAMES[expected]}.")
+    assert "gap 0.2000, accuracy 0.9000" in why
+    assert "gap 0.0500, accuracy 0.8900" in why
+
+
+@pytest.mark.parametrize("wrong", ["yes", 1.5])
+def test_compare_is_true_or_false(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match="`compare` must be"):
+        Auto(compare=wrong)
 
 
 def test_rows_are_dropped_if_they_are_asked_for() -> None:
@@ -183,5 +200,5 @@ def test_without_chances_the_plain_form_is_taken_and_it_says_why(
     data = problem(task)
     kind = LGBMRegressor if task == "real" else LGBMClassifier
     found = data.fit(FairIJ(forest(data.X, data.y, kind), constraints=constraint, search="auto"))
-    assert found.search_ == Constrained()
+    assert found.search_ == Constrained(directions=30)
     assert "needs a constraint that compares rates" in found.diagnostics_["search_reason"]

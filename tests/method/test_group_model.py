@@ -16,9 +16,10 @@ from fairij.errors import InvalidInputError
 from fairij.fairness.chances import Chances
 from fairij.fairness.constraints import CONSTRAINTS, Constraint
 from fairij.fairness.groups import encode_groups
-from fairij.method import group_model
+from fairij.method import encoding, small_models
+from fairij.method.encoding import NoChancesError, encoded
 from fairij.method.fairness_rows import FairnessRows, GroupedRows
-from fairij.method.group_model import NoChancesError, chances_of, encoded
+from fairij.method.group_model import chances_of
 from fairij.models.losses import LOSSES
 
 N = 300
@@ -34,30 +35,57 @@ def grouped(table: Any = X, s: Any = S, y: Any = Y) -> GroupedRows:
 
 
 def found(
-    name: str = "demographic_parity", known: GroupedRows | None = None, **seen: Any
+    name: str = "demographic_parity",
+    known: GroupedRows | None = None,
+    closely: bool = False,
+    **seen: Any,
 ) -> Chances:
-    rows = FairnessRows(grouped(**seen), known)
-    return chances_of(rows, Z, LOSSES["binary_cross_entropy"], CONSTRAINTS[name], 0)
+    rows, loss = FairnessRows(grouped(**seen), known), LOSSES["binary_cross_entropy"]
+    return chances_of(rows, Z, loss, CONSTRAINTS[name], 0, closely=closely)
 
 
 # --- chances ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("closely", [False, True])
 @pytest.mark.parametrize("name", ["demographic_parity", "equalized_odds", "accuracy_parity"])
-def test_they_sum_to_one_and_tell_groups_apart(name: str) -> None:
-    weights = found(name).weights
+def test_they_sum_to_one_and_tell_groups_apart(name: str, closely: bool) -> None:
+    weights = found(name, closely=closely).weights
     assert weights.shape == (N, 2, 2)
     torch.testing.assert_close(weights.sum((1, 2)), torch.ones(N, dtype=torch.float64))
-    torch.testing.assert_close(weights.sum(1)[:, 1], torch.sigmoid(Z))
+    if not closely:
+        torch.testing.assert_close(weights.sum(1)[:, 1], torch.sigmoid(Z))
     assert float((weights.sum(2)[:, 1].numpy() > 0.5) @ S) > 0.7 * S.sum()
 
 
-def test_a_row_is_judged_by_a_model_that_did_not_learn_from_it() -> None:
+@pytest.mark.parametrize("closely", [False, True])
+def test_a_row_is_judged_by_a_model_that_did_not_learn_from_it(closely: bool) -> None:
     wide = np.random.default_rng(1).normal(size=(N, 100))  # says nothing, and could be learnt
-    chance = found(table=wide).weights.sum(2)[:, 1].numpy()
+    chance = found(table=wide, closely=closely).weights.sum(2)[:, 1].numpy()
     assert abs(chance[S == 1].mean() - chance[S == 0].mean()) < 0.1
     known = found(table=wide, known=grouped(wide)).weights.sum(2)[:, 1].numpy()
     assert known[S == 1].mean() - known[S == 0].mean() > 0.3  # what it would be otherwise
+
+
+def test_one_close_model_tells_groups_given_each_label() -> None:
+    """Here a label says which sign of a column goes with the group."""
+    y = np.random.default_rng(2).integers(0, 2, N)
+    s = (np.where(y == 1, X[:, 0], -X[:, 0]) > 0).astype(int)
+    few = np.array([1.0, 0.3, 0.0])  # columns that say less
+    weights = found("equalized_odds", closely=True, table=X * few, s=s, y=y).weights
+    given = (weights / weights.sum(1, keepdim=True))[:, 1].numpy()  # (N, C)
+    for label, sign in ((0, -1), (1, 1)):
+        certain = sign * X[:, 0] > 1
+        assert given[certain, label].mean() > 0.7
+        assert given[sign * X[:, 0] < -1, label].mean() < 0.3
+
+
+def test_boosted_trees_see_the_columns_that_tell_the_group() -> None:
+    wide = np.random.default_rng(3).normal(size=(N, 3 * small_models.COLUMNS))
+    s = (np.abs(wide[:, 7]) > 0.7).astype(int)  # no straight line tells it
+    seen = np.concatenate([wide, (wide[:, 7:8] ** 2)], 1)
+    likely = small_models.close(seen[:200], s[:200], 2)(seen[200:])[:, 1]
+    assert likely[s[200:] == 1].mean() > likely[s[200:] == 0].mean() + 0.4
 
 
 def test_groups_of_training_rows_are_learned_from() -> None:
@@ -77,9 +105,10 @@ def test_training_rows_that_lack_a_group_are_left_out() -> None:
 def test_a_group_of_few_rows_is_no_trouble() -> None:
     s = S.copy()
     s[:2] = 2
-    weights = found("equalized_odds", s=s).weights
-    assert bool(torch.isfinite(weights).all())
-    torch.testing.assert_close(weights.sum((1, 2)), torch.ones(N, dtype=torch.float64))
+    for closely in (False, True):
+        weights = found("equalized_odds", s=s, closely=closely).weights
+        assert bool(torch.isfinite(weights).all())
+        torch.testing.assert_close(weights.sum((1, 2)), torch.ones(N, dtype=torch.float64))
 
 
 # --- rows -------------------------------------------------------------------------------------
@@ -122,8 +151,9 @@ def test_any_table_of_columns_becomes_numbers(table: Any) -> None:
     assert values.shape[0] == N
     assert np.isfinite(values).all()
     assert np.abs(values).max() < 50
-    weights = found("equalized_odds", table=table).weights
-    assert bool(torch.isfinite(weights).all())
+    for closely in (False, True):
+        weights = found("equalized_odds", table=table, closely=closely).weights
+        assert bool(torch.isfinite(weights).all())
 
 
 def test_tables_are_encoded_alike() -> None:
@@ -157,6 +187,6 @@ def test_other_constraints_are_refused() -> None:
 
 
 def test_rows_of_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_model, "processes", lambda: 2)
+    monkeypatch.setattr(encoding, "processes", lambda: 2)
     with pytest.raises(NoChancesError, match="shared by several"):
         found()

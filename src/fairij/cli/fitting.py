@@ -25,23 +25,18 @@ from fairij.cli.options import (
     FitTables,
     InfluenceOptions,
     PageOptions,
+    SentenceOptions,
 )
 from fairij.cli.outputs import check_file, check_inputs_apart, whole_file
 from fairij.cli.rows import Part, check_every_group, read_part
+from fairij.cli.sentences import ask_for
 from fairij.data.rows import rank
 from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
+from fairij.method.rules import AccuracyBudget, LowestGap, TargetGap, TargetRatio
 from fairij.method.search import SEARCHES
 from fairij.method.search.base import Search
 from fairij.method.search.dropping import Grid
-from fairij.method.selection import (
-    BUDGETED,
-    AccuracyBudget,
-    Budget,
-    LowestGap,
-    Selection,
-    TargetGap,
-    TargetRatio,
-)
+from fairij.method.selection import BUDGETED, Budget, Selection
 from fairij.mitigator import FairIJ
 from fairij.models.labels import positive_label
 from fairij.scale.sharding import shared_out, start
@@ -69,7 +64,12 @@ class Fitted:
 
 
 def fit(
-    file: ModelFile, asked: InfluenceOptions, *, refits: tuple[str, ...] = (), **settings: Any
+    file: ModelFile,
+    asked: InfluenceOptions,
+    *,
+    refits: tuple[str, ...] = (),
+    sentences: SentenceOptions | None = None,
+    **settings: Any,
 ) -> Fitted:
     """Fit on the tables that were asked for; ``settings`` win over the options."""
     counts = [refit_count(text) for text in refits]
@@ -78,6 +78,8 @@ def fit(
     mitigator.set_params(**settings)
     tables, columns = asked.tables, asked.columns
     train = read_train(tables, columns, file)
+    if sentences is not None:
+        ask_for(mitigator, sentences, file, train)
     mitigator.set_params(
         classes=train.classes,
         pos_label=train.pos_label,

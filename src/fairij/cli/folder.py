@@ -28,7 +28,6 @@ from fairij.fairness.decisions import read_decisions
 from fairij.fairness.optimism import HonestGap
 from fairij.fairness.paired import Paired
 from fairij.language.probes import ProbeChange
-from fairij.language.swapping import sentences
 from fairij.method.preparation import get_search
 from fairij.method.refit import PredictedRefit
 from fairij.mitigator import FairIJ
@@ -37,10 +36,8 @@ from fairij.report import write_report
 from fairij.report.about import About
 from fairij.report.card import card_of
 from fairij.report.comparisons import Comparison
-from fairij.report.probe import probed
 from fairij.storage.edits import Edit
 from fairij.storage.model_files import ModelFile
-from fairij.storage.tables import read_table, require_columns
 
 EDIT, SUMMARY = "edit.safetensors", "summary.json"
 CANDIDATES, INFLUENCE, SEAL = "candidates.csv", "influence.csv", "sha256"
@@ -296,35 +293,6 @@ def write_card(
     dataset = "not named" if measured_on is None else measured_on.name
     text = card_of(fitted, shown, name=file.saved_name(), dataset=dataset, about=about)
     target.write_text(text, encoding="utf-8", errors="replace")
-
-
-def probe_of(
-    fitted: FairIJ, file: ModelFile, train: Part, test: Part | None, page: PageOptions
-) -> ProbeChange | None:
-    """The identity probe of a model that reads text; None of other models."""
-    if not train.is_text:
-        if page.probe is not None:
-            raise InvalidInputError(
-                f"--probe must go with a model that reads text, and {page.probe} was given for a "
-                "model that takes columns: leave it out."
-            )
-        return None
-    tables = [(part.features, part.groups) for part in (test, train) if part is not None]
-    own = None if page.probe is None else read_templates(page.probe)
-    return probed(fitted, tables, own, lambda texts: file.prepare(pd.DataFrame({"text": texts})))
-
-
-def check_probe(page: PageOptions) -> None:
-    """Refuse sentences of the user's own that cannot be used, before the work."""
-    if page.probe is not None:
-        sentences(templates=read_templates(page.probe))
-
-
-def read_templates(path: Path) -> dict[str, list[str]]:
-    """Sentences by kind, from a table with these two columns."""
-    table = read_table(path, columns=("kind", "text"), text_columns=("kind", "text"))
-    require_columns(list(table.columns), ["kind", "text"], where=str(path))
-    return {str(kind): some["text"].tolist() for kind, some in table.groupby("kind", sort=False)}
 
 
 def _lengths(texts: pd.DataFrame) -> pd.DataFrame:

@@ -14,9 +14,7 @@ from fairij.cli.errors import TARGET_MISSED, fail
 from fairij.cli.fitting import Fitted, fit, read_test
 from fairij.cli.folder import (
     CARD,
-    check_probe,
     folder_holds,
-    probe_of,
     write_card,
     write_page,
     write_result,
@@ -25,6 +23,7 @@ from fairij.cli.naming import about_of, note_tables, tried_on
 from fairij.cli.options import ColumnOptions, EditOptions, MitigateOptions
 from fairij.cli.outputs import MARK, PAGE, check_folder, check_inputs_apart, whole_folder
 from fairij.cli.rows import Part, check_two_groups, features_said
+from fairij.cli.sentences import check_sentences, probe_of
 from fairij.errors import InvalidInputError
 from fairij.method.preparation import get_selection
 from fairij.mitigator import FairIJ
@@ -45,7 +44,7 @@ def run(asked: MitigateOptions) -> None:
     check_folder(out, COMMAND, force=asked.force)
     check_inputs_apart(out, asked.files())
     _check_apart(asked)
-    check_probe(page)
+    check_sentences(page, asked.sentences)
     file = opened_to_edit(asked)
     test = None
     if page.test is not None:
@@ -53,7 +52,7 @@ def run(asked: MitigateOptions) -> None:
         check_two_groups(test, page.test)
     note_changed(asked.config, asked.files())
     refits = tuple(asked.page.predict_refit or ())
-    fitted = fit(file, asked, refits=refits, checkpoint=asked.checkpoint)
+    fitted = fit(file, asked, refits=refits, sentences=asked.sentences, checkpoint=asked.checkpoint)
     mitigator = fitted.mitigator
     if test is not None:
         note_tables(fitted, test)
@@ -61,7 +60,7 @@ def run(asked: MitigateOptions) -> None:
     shown = unseen or on_validation_rows(mitigator)
     about = about_of(asked.model, file, asked.tables, page, asked.columns)
     missed = shortfalls(mitigator, shown, about)
-    probe = probe_of(mitigator, file, fitted.train, test, page)
+    probe = probe_of(mitigator, file, fitted.train, test, page, asked.sentences)
     holds = folder_holds(file.saved_name(), page)
     with whole_folder(out, COMMAND, holds, force=asked.force) as folder:
         model = folder / file.saved_name()

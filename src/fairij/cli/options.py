@@ -262,6 +262,30 @@ class PageOptions:
 
 
 @dataclass(frozen=True)
+class SentenceOptions:
+    """Sentences that take part in the edit of a model that reads text."""
+
+    identity: Annotated[
+        list[str] | None,
+        "Of a model that reads text: its scores of sentences about this identity (as muslim) must "
+        "become those of the same sentences about others; repeatable. They take part in the edit "
+        "next to --constraints: half of fairij's sentences. The page tries the other half.",
+    ] = None
+    compared_with: Annotated[
+        list[str] | None,
+        "With --identity: compare with this identity; repeatable. Take some that the model does "
+        "not fear. Default: all others that are known.",
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.compared_with and not self.identity:
+            raise InvalidInputError(
+                "--compared-with must go with --identity, which says whose sentences are compared: "
+                "give both, or leave it out."
+            )
+
+
+@dataclass(frozen=True)
 class EditOptions:
     """Settings of `FairIJ`, by the same names."""
 
@@ -413,12 +437,13 @@ class MitigateOptions(InfluenceOptions):
 
     out: Annotated[Path, "New folder for the results."]
     page: PageOptions
+    sentences: SentenceOptions
     checkpoint: Annotated[
         Path | None, "Folder of checkpoints. The same run continues where it stopped."
     ] = None
 
     def groups(self) -> tuple[Any, ...]:
-        return (self.page, *super().groups())
+        return (self.page, self.sentences, *super().groups())
 
     def files(self) -> dict[str, Path | None]:
         return {**super().files(), "test": self.page.test}

@@ -30,6 +30,7 @@ from fairij.cli.options import (
     MeasureOptions,
     ModelOptions,
     PageOptions,
+    SentenceOptions,
     TableOptions,
     with_names,
 )
@@ -46,6 +47,7 @@ MOST_SET = (
 )
 PANELS: dict[type | None, str] = {
     EditOptions: "The edit: more settings",
+    SentenceOptions: "The edit: more settings",
     MeasureOptions: "What is measured",
     GateOptions: "The gate",
     PageOptions: "The page",

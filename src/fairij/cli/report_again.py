@@ -20,16 +20,24 @@ from fairij.cli.config import (
 )
 from fairij.cli.contents import add_to_contents, is_listed_and_changed
 from fairij.cli.fitting import make_mitigator, read_test, read_train
-from fairij.cli.folder import page_holds, probe_of, read_result, write_page
+from fairij.cli.folder import page_holds, read_result, write_page
 from fairij.cli.former import renamed_keys
 from fairij.cli.naming import about_of
-from fairij.cli.options import ColumnOptions, EditOptions, FitTables, ModelOptions, PageOptions
+from fairij.cli.options import (
+    ColumnOptions,
+    EditOptions,
+    FitTables,
+    ModelOptions,
+    PageOptions,
+    SentenceOptions,
+)
 from fairij.cli.outputs import MARK, PAGE, check_file, whole_file
+from fairij.cli.sentences import add_constraint, probe_of
 from fairij.cli.trust import RUNS_CODE, notes_of, require_given
 from fairij.errors import InvalidInputError
 from fairij.models.registry import is_black_box
 
-GROUPS = (ModelOptions, ColumnOptions, FitTables, EditOptions, PageOptions)
+GROUPS = (ModelOptions, ColumnOptions, FitTables, EditOptions, SentenceOptions, PageOptions)
 OWN = FORMER | {"model": Path, HASHES: dict[str, str]}
 KINDS: dict[Any, str] = {
     Path: "a path",
@@ -58,10 +66,12 @@ def write_again(
         wanted = {name: value for name, value in shown.items() if value is not None}
         page = dataclasses.replace(_of(PageOptions, settings), **wanted)
         edit, model = _of(EditOptions, settings), settings.get("model")
+        sentences = _of(SentenceOptions, settings)
         how = {"black_box": edit.black_box, "correction": edit.correction}
         file = opened(opening, Path(model) if model else None, columns.score, **how)
         given = laid_out(file.model, folder) if is_black_box(file.model) else file.model
         unfitted = make_mitigator(given, edit)
+        add_constraint(unfitted, sentences, file)
     fitted = read_result(folder, unfitted)
     _check_unchanged(folder, settings)
     with _as_said_in(folder / MARK):
@@ -74,7 +84,7 @@ def write_again(
             f"rows; it has {len(train)} now."
         )
     with whole_file(target, force=force) as written, _as_said_in(folder / MARK), _fitting(folder):
-        probe = probe_of(fitted, file, train, test, page)
+        probe = probe_of(fitted, file, train, test, page, sentences)
         about = about_of(Path(model) if model else None, file, tables, page, columns)
         write_page(fitted, written, train=train, test=test, page=page, probe=probe, about=about)
     add_to_contents(folder, target, page_holds(page))

@@ -115,3 +115,6 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "I would never insult {one}.",
     ),
 }
+# sentences that take part in an edit say little about it, so others are kept to try the model
+IN_EDITS = {kind: some[::2] for kind, some in TEMPLATES.items()}
+ON_PAGES = {kind: some[1::2] for kind, some in TEMPLATES.items()}

@@ -77,11 +77,13 @@ class Contexts:
             seen = rows.validation
             mean = normalised_weights(as_tensor(seen.groups.weight), len(seen.y), o.theta)
             o = Objective(fitted(), seen.y, o.loss, mean, o.theta, o.l2)
+        on_these = loss_on == "validation" and not self.others
         if not chances:
-            return o, self._signed_at(rows, fitted, loss_on)
+            return o, self._signed_at(rows, fitted, loss_on), on_these and rows.training is None
         about = (rows, fitted().outputs, o.loss, s.constraint, s.seed)
         found = chances_of(*about, closely=loss_on == "validation")
-        return o, self._signed_at(FairnessRows(rows.validation), fitted, loss_on, found)
+        alone = FairnessRows(rows.validation)
+        return o, self._signed_at(alone, fitted, loss_on, found), on_these
 
     def _signed_at(
         self,

@@ -273,12 +273,12 @@ def on_test_rows(
     reader = Reader(fitted.loss_, fitted.classes_, *how)
     with speaking_of("sensitive_features_test", instead_of="sensitive_features"):
         y = torch.from_numpy(_encoded(fitted, truth))
-        first, *others = reader.tried((before, after), y, groups, fitted.decisions_)
+        old, new, moved = reader.tried((before, after), y, groups, fitted.decisions_)
     rows = "test rows"
     notes = unmet_groups(
         rows, _sizes(first), [n for n, size in _sizes(fitted.before_).items() if size]
     )
-    return compared(fitted, rows, replace(first, notes=(*notes, *first.notes)), *others)
+    return compared(fitted, rows, replace(old, notes=(*notes, *old.notes)), new, moved)
 
 
 def _sizes(audit: Audit) -> dict[str, int]:

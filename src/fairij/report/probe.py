@@ -74,9 +74,9 @@ def probe_check(fitted: FairIJ, change: ProbeChange) -> Check:
         f"{change.sentence} The edit closes the gap by calling harmless mentions positive. Do not "
         "use it to decide about what people write. Demographic parity is the wrong question where "
         "groups are insulted more or less often than others: predictive equality asks that "
-        "harmless texts are called positive equally often. In Python, sentences can take part in "
-        "the edit (`fairij.language.identity_constraint`): their scores must then be those of "
-        "other identities, so name some that the model does not fear."
+        "harmless texts are called positive equally often. Sentences can take part in the edit "
+        "(--identity, or `fairij.language.identity_constraint` in Python): their scores must then "
+        "be those of other identities, so name some that the model does not fear."
     )
     return Check(QUESTION, "red", text, change.sentence)
 

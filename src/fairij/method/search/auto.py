@@ -1,4 +1,4 @@
-"""The search that suits the model: one form, or the better of two by rows that no edit has seen."""
+"""The search that suits the model."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fairij.data.checks import one_of
 from fairij.method.search.base import Account, Forms, Proposal, SearchContext, SearchDefaults
 from fairij.method.search.constrained import Constrained
 from fairij.method.search.dropping import Grid
 
 DIRECTIONS = 30  # in which a tree ensemble is searched, where that is possible
+BY_CHANCES = (
+    "The constrained search was taken with the validation loss and chances of groups: the many "
+    "leaves of trees have memorised the training rows, and would fit the groups of few rows."
+)
+OF_LOSS = (
+    "The constrained search was taken: it keeps the training loss low, which says much of a model "
+    "whose parameters were trained together."
+)
+AS_OBSERVED = "The constrained search was taken with the training loss and groups as observed."
 
 
 @dataclass(frozen=True)
@@ -18,16 +28,25 @@ class Auto(SearchDefaults):
     """Take `Constrained`, in the form that suits the model.
 
     Networks and linear models: as it is; in half of the steps if each product runs the whole model,
-    as with large language models. Tree ensembles: of two forms, the training loss with observed
-    groups, and the validation loss with chances of groups, the one whose choice is better on
-    validation rows that its edits had not seen. With ``drop="loss_aware"``: `Grid`, as only rows
-    can be dropped by two scores.
+    as with large language models. Tree ensembles: with the validation loss, with chances of groups
+    in place of observed ones, and in few directions. With ``drop="loss_aware"``: `Grid`, as only
+    rows can be dropped by two scores.
+
+    Parameters
+    ----------
+    compare : bool, default=False
+        Try two forms in short, chances of groups and groups as observed. Each is tried on two
+        halves of the validation rows and judged on the half that its edits had not seen; the rule
+        of choice takes one. Not the default: it takes several times as long, and gaps of half of
+        the rows are so noisy that it often takes the worse one.
 
     Examples
     --------
     >>> FairIJ(model, search=Auto()).search  # the same as search="auto"
     Auto()
     """
+
+    compare: bool = False
 
     name: ClassVar[str] = "auto"
     recomputes_gradient: ClassVar[bool] = True
@@ -38,26 +57,27 @@ class Auto(SearchDefaults):
     ) -> Forms:
         if drop == "loss_aware":
             why = "Rows are dropped, because `drop='loss_aware'` asks for a list of them."
-            return Forms((Grid(),), ("dropping rows",), why)
-        plain = "the constrained search with the training loss and the groups as observed"
+            return Forms(Grid(), why)
         if trained_together:
-            why = (
-                "The constrained search was taken: it keeps the training loss low, which says much "
-                "of a model whose parameters were trained together."
-            )
             if runs_model:
-                why += " It takes half of its steps, as every product runs the whole model."
-            return Forms((Constrained().quicker if runs_model else Constrained(),), (plain,), why)
-        by_chances = "the constrained search with the validation loss and chances of groups"
+                slow = " It takes half of its steps, as every product runs the whole model."
+                return Forms(Constrained().quicker, OF_LOSS + slow)
+            if self.compare:
+                return Forms(Constrained(chances=True), "", (Constrained(), OF_LOSS), True)
+            return Forms(Constrained(), OF_LOSS)
+        directions = DIRECTIONS if linear else None
         held = Constrained(
             steps=10,
             chances=True,
             loss_on="validation",
             cheapest_first=True,
-            directions=DIRECTIONS if linear else None,
+            directions=directions,
         )
-        searches = (held, Constrained())
-        return Forms(searches, (by_chances, plain))
+        plain = (Constrained(directions=directions), AS_OBSERVED)
+        return Forms(held, BY_CHANCES, plain, self.compare)
+
+    def __post_init__(self) -> None:
+        one_of("compare", self.compare, (True, False))
 
     def propose(self, context: SearchContext) -> Iterator[Proposal]:
         return Constrained().propose(context)

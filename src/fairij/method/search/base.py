@@ -40,8 +40,9 @@ class SignedGaps:
 SignedAt = Callable[[Objective, Tensor], SignedGaps]
 """(The objective at a move, the move) -> the gaps with a sign there."""
 
-Posed = tuple[Objective, SignedAt]
-"""A constrained problem: what is to stay low, and what is to be closed."""
+Posed = tuple[Objective, SignedAt, bool]
+"""A constrained problem: what is to stay low, what is to be closed, and whether both are of the
+same outputs."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,13 @@ class SearchContext:
     pose: Callable[[bool, str], Posed]
     # a move (D,) -> the nearest one within the model's bounds
     within: Callable[[Tensor], Tensor] = lambda move: move
+    of_one_table: bool = False  # whether the gaps are those of the objective's outputs
     notices: list[Notice] = field(default_factory=list)  # what the search wants to be said
 
     def posed(self, *, chances: bool, loss_on: str) -> SearchContext:
         """The same with the gaps by chances of groups, or the loss on "validation" rows."""
-        objective, signed_at = self.pose(chances, loss_on)
-        return replace(self, objective=objective, signed_at=signed_at)
+        objective, signed_at, same = self.pose(chances, loss_on)
+        return replace(self, objective=objective, signed_at=signed_at, of_one_table=same)
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,13 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Forms:
-    """Searches of which one is to be taken: by the rule of choice on rows not seen by the edits."""
+    """The search that suits a model, and another one."""
 
-    searches: tuple[Search, ...]
-    names: tuple[str, ...]  # of the searches, in words
-    why: str = ""  # a sentence, if there is one search only
+    search: Search
+    why: str  # a sentence
+    # for where chances of groups cannot be had, with its own sentence; None if none is needed
+    otherwise: tuple[Search, str] | None = None
+    compared: bool = False  # by rows that no edit has seen, if both can be run
 
 
 MOVES = "moves the numbers inside the model"
@@ -120,13 +124,13 @@ class SearchDefaults(Protocol):
 
     @property
     def quicker(self) -> Any:
-        """The same with fewer edits, to compare it with other searches."""
+        """The same with fewer edits, to compare it with another search."""
         return self
 
     def forms(
         self, *, trained_together: bool, drop: str, runs_model: bool = False, linear: bool = False
     ) -> Forms | None:
-        """The searches to compare before one of them is run; None if it is itself one.
+        """The search that is run in its place; None if it is itself one.
 
         ``trained_together``: see `Editable`. ``drop``: the setting of that name. ``runs_model``:
         whether a product with the curvature runs the whole model. ``linear``: whether few

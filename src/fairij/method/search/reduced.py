@@ -77,6 +77,8 @@ def reduced(context: SearchContext, directions: int) -> tuple[SearchContext, Ten
     )
 
     def signed_at(there: Objective, move: Tensor) -> SignedGaps:
+        if context.of_one_table:
+            return context.signed_at(there, move)
         along = basis @ move
         model = o.model.with_outputs(there.model.outputs)
         assert model is not None  # as asked above

@@ -19,8 +19,8 @@ def canonical_outputs(out: Any, rows: int) -> Tensor:
     if not isinstance(out, Tensor) or out.ndim not in (1, 2):
         found = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         raise InvalidInputError(
-            f"The model must return one row of outputs per data point, (N,) or (N, C); got {found}. "
-            f"They may stand alone, first in a tuple, or as `logits` of an object. {WRAP}"
+            "The model must return one row of outputs per data point, (N,) or (N, C); got "
+            f"{found}. They may stand alone, first in a tuple, or as `logits` of an object. {WRAP}"
         )
     return out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
 

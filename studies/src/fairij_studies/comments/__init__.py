@@ -17,6 +17,8 @@ from fairij_studies.comments.fear import SEEDS as OTHER_SEEDS
 from fairij_studies.comments.fear_models import LORA, TRIED
 from fairij_studies.comments.heads import STRENGTHS, both_gaps_unit, head_unit
 from fairij_studies.comments.prepared import COMMENTS, ENCODER, make_up, mentions_unit, prepare
+from fairij_studies.comments.settings import CHOSEN_ON, SETTINGS, TRIED_ON_NC, settings_unit
+from fairij_studies.comments.settings import TRIED as SETTINGS_TRIED
 from fairij_studies.comments.t5 import SMALL_T5, pretraining_unit, real_size_unit
 from fairij_studies.comments.tables import IDENTITIES, N_SEEDS
 from fairij_studies.comments.triggers import RECIPE, regularised_trigger_unit, trigger_unit
@@ -81,6 +83,11 @@ def whole_units(folder: str) -> list[Unit]:
             for kind in TRIED[len(HEADS) :]
             for s in OTHER_SEEDS
         ),
+        *(
+            settings(folder, kind, s, first[0])
+            for kind in HEADS
+            for s in (*CHOSEN_ON, *OTHER_SEEDS)
+        ),
         *(fear(folder, kind, s, first[0], FEAR_OF_ALL) for kind in HEADS for s in OTHER_SEEDS),
         curve(folder, "LC", OTHER_SEEDS[0], first[0]),
         *(triggers(folder, SMALL_T5, n, seed, first) for n, seed in runs),
@@ -132,6 +139,15 @@ def fear_part(folder: str, kind: str, seed: int, identity: str, work: str) -> Un
     """Return the unit of one of `WORKS` on a model that runs the whole encoder."""
     whole = fear(folder, kind, seed, identity)
     return Unit({**whole.key, "work": work}, fear_unit, {**whole.arguments, "works": (work,)}, 5)
+
+
+def settings(folder: str, kind: str, seed: int, identity: str) -> Unit:
+    """Return the unit that edits for equalized odds in many ways. Run it on a part, as `FEAR`."""
+    plain = head(folder, kind, seed, identity)
+    names = TRIED_ON_NC if kind == "NC" else tuple(SETTINGS_TRIED)
+    return Unit(
+        {**plain.key, "asked": SETTINGS}, settings_unit, {**plain.arguments, "names": names}, 5
+    )
 
 
 def curve(folder: str, kind: str, seed: int, identity: str) -> Unit:
@@ -208,6 +224,7 @@ def quick_units(folder: str) -> list[Unit]:
         fear(folder, "LC", 1, first),
         *(fear_part(folder, LORA, 1, first, work) for work in WORKS),
         curve(folder, "LC", 1, first),
+        settings(folder, "LC", 1, first),
         *(
             Unit(
                 {"encoder": name, "model": "TT=4", "seed": 0},

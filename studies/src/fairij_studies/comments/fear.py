@@ -25,7 +25,7 @@ from fairij.language import (
     train,
 )
 from fairij.language.batches import TextRows, run_all
-from fairij.language.probe_sentences import KINDS, TEMPLATES
+from fairij.language.probe_sentences import IN_EDITS, KINDS, ON_PAGES
 from fairij_studies.comments.fear_models import parts_for, plain, reader, recipe_of
 from fairij_studies.comments.heads import (
     CONSTRAINTS,
@@ -42,8 +42,7 @@ from fairij_studies.comments.t5 import device_name
 FEAR = "fear of a word"  # on a part of the comments
 FEAR_OF_ALL = f"{FEAR}, all comments"
 WORD = {"muslim": "muslim", "female": "woman", "lgbt": "gay"}  # of the probe
-TAKEN = {kind: some[::2] for kind, some in TEMPLATES.items()}  # take part in edits
-KEPT = {kind: some[1::2] for kind, some in TEMPLATES.items()}  # are only looked at
+TAKEN, KEPT = IN_EDITS, ON_PAGES  # sentences that take part in edits, and those only looked at
 BUDGET = 0.01  # of balanced accuracy on validation comments
 ROWS_DROPPED = {"search": Grid(points=20), "temperature": 3.0}
 SEEDS = range(1, 6)  # seed 0 was looked at while the constraint was made

@@ -4,7 +4,8 @@
 ``search="grid"`` and ``selection="lowest_gap"``, as in the paper, and by default. It prints what
 became of accuracy, balanced accuracy, AUC, Brier score, the gap, and the share predicted positive,
 on test rows that nothing was chosen on. `--write` keeps the lines in
-`benchmarks/results/defaults.csv`.
+`benchmarks/results/defaults.csv`. `--pack FOLDER` writes the real tables to small files; with
+`--packed FOLDER` they are read from there, as on a machine without pyarrow.
 
 The numbers of the default rule were chosen on `DEVELOPMENT`: seeds 0 to 2 of the made tables,
 German credit and COMPAS. On one further split of Adult it was seen that they leave room for closing
@@ -14,21 +15,24 @@ its gap. The reported seeds and Coverage played no part in that.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from fairij_studies.frontier.tables import pack, slug, unpack
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
+from benchmarks.workers import spread
 from fairij import FairIJ, audit
 from fairij.datasets import (
     DatasetUnavailable,
@@ -76,7 +80,7 @@ def made(positive: float, seed: int, *, few: int | None = None, gap: float = 1.2
     return train, validation, test
 
 
-def real(fetch: Callable[[], Any], seed: int) -> Parts:
+def real(fetch: Callable[..., Any], seed: int) -> Parts:
     splits = make_splits(fetch(include_sensitive=False), seed, validation=0.33)
     train, validation, test = splits
     return _first(train, MOST_TRAINED), _first(validation, MOST_VALIDATION), test
@@ -87,26 +91,38 @@ def _first(part: Split, most: int) -> Split:
     return Split(part.X[:most], part.y[:most], part.s[:most])
 
 
-def coverage(seed: int) -> Parts:
+def coverage(*, include_sensitive: bool) -> Any:
     path = get_data_home() / "acs_public_coverage"
     files = sorted(path.glob("derived_*.parquet"))
     if not files:
         raise DatasetUnavailable(f"Put the sample of Coverage that the studies use into {path}.")
-    return real(partial(fetch_acs_public_coverage, path=files[0]), seed)
+    return fetch_acs_public_coverage(path=files[0], include_sensitive=include_sensitive)
 
 
-TABLES: dict[str, Callable[[int], Parts]] = {
+MADE: dict[str, Callable[[int], Parts]] = {
     **{f"made, {share:.0%} positive": partial(made, share) for share in (0.05, 0.12, 0.5)},
     **{f"made, {share:.0%} positive": partial(made, share) for share in (0.89, 0.95)},
     "made, forty of a group": partial(made, 0.3, few=40),
     "made, no gap": partial(made, 0.3, gap=0.0),
-    "German credit": partial(real, fetch_german_credit),
-    "COMPAS": partial(real, fetch_compas),
-    "Adult": partial(real, fetch_adult),
-    "Coverage": coverage,
-    "Credit card": partial(real, fetch_credit_card),
-    "Admissions": partial(real, fetch_university_admissions),
 }
+REAL: dict[str, Callable[..., Any]] = {
+    "German credit": fetch_german_credit,
+    "COMPAS": fetch_compas,
+    "Adult": fetch_adult,
+    "Coverage": coverage,
+    "Credit card": fetch_credit_card,
+    "Admissions": fetch_university_admissions,
+}
+TABLES = (*MADE, *REAL)
+
+
+def parts_of(name: str, seed: int, packed: Path | None = None) -> Parts:
+    """Training, validation and test rows of a table."""
+    if name in MADE:
+        return MADE[name](seed)
+    if packed is None:
+        return real(REAL[name], seed)
+    return real(lambda **_: unpack(packed / f"{slug(name)}.npz"), seed)
 
 
 def logistic(train: Split) -> Any:
@@ -152,12 +168,11 @@ class Trial:
             )
 
 
-def trials(tables: list[str], seeds: range) -> Iterator[Trial]:
-    for name in tables:
-        for seed in seeds:
-            parts = TABLES[name](seed)
-            for kind, fit in MODELS.items():
-                yield Trial((name, kind, seed), fit(parts[0]), parts)
+def of_case(case: tuple[str, str, int], packed: Path | None) -> list[dict[str, Any]]:
+    """All lines of a model on a table."""
+    name, kind, seed = case
+    parts = parts_of(name, seed, packed)
+    return list(lines(Trial(case, MODELS[kind](parts[0]), parts)))
 
 
 def measured(fair: FairIJ, theta: Any, part: Split, constraint: str) -> dict[str, float]:
@@ -239,15 +254,25 @@ def worst(found: pd.DataFrame) -> pd.DataFrame:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--development", action="store_true", help="the seeds of development")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--pack", type=Path, help="only write the real tables to this folder")
+    parser.add_argument("--packed", type=Path, help="the folder that --pack wrote")
     parser.add_argument("--write", action="store_true", help="keep the lines")
     asked = parser.parse_args()
-    torch.set_num_threads(1)
-    found = []
-    for trial in trials(asked.tables, DEVELOPMENT if asked.development else REPORTED):
-        found += lines(trial)
-        print(*trial.name, flush=True)
+    if asked.pack is not None:
+        for name, fetch in REAL.items():
+            pack(fetch(include_sensitive=False), asked.pack / f"{slug(name)}.npz")
+        return
+    seeds = DEVELOPMENT if asked.development else REPORTED
+    cases = [(t, m, s) for t, s, m in product(asked.tables, seeds, asked.models)]
+    found: list[dict[str, Any]] = []
+    work = partial(of_case, packed=asked.packed)
+    for case, own in zip(cases, spread(work, cases, asked.processes), strict=True):
+        found += own
+        print(*case, flush=True)
     frame = pd.DataFrame(found)
     with pd.option_context("display.max_rows", None, "display.width", 160):
         print(summary(frame).round(4))

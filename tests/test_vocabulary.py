@@ -20,8 +20,9 @@ from fairij.cli.registration import MOST_SET, PANELS
 from fairij.errors import FairIJWarning, InvalidInputError
 from fairij.fairness.rates import ConstraintName
 from fairij.method.curvature import CurvatureName
+from fairij.method.rules import RULES, RuleName
 from fairij.method.search import SEARCHES, SearchName
-from fairij.method.selection import BUDGETED, RULES, Measure, RuleName
+from fairij.method.selection import BUDGETED, Measure
 from fairij.models.losses import LossName
 from fairij.solvers import SolverName
 

@@ -37,18 +37,12 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
         audit,
     )
     from fairij.method.curvature import CURVATURES
+    from fairij.method.rules import AccuracyBudget, LowestGap, TargetGap, TargetRatio
     from fairij.method.search.auto import Auto
     from fairij.method.search.constrained import Constrained
     from fairij.method.search.dropping import AllPositive, Grid, Sequential
     from fairij.method.search.reweighting import Path, Reweight
-    from fairij.method.selection import (
-        AccuracyBudget,
-        Budget,
-        LowestGap,
-        TargetGap,
-        TargetRatio,
-        pareto_front,
-    )
+    from fairij.method.selection import Budget, pareto_front
     from fairij.mitigator import FairIJ
     from fairij.models import Editable, adapt
     from fairij.models.losses import LOSSES
@@ -71,7 +65,8 @@ _NAMES = {
     "method.curvature": "CURVATURES",
     "models.losses": "LOSSES",
     "method.search": "AllPositive Auto Constrained Grid Path Reweight Sequential",
-    "method.selection": "AccuracyBudget Budget LowestGap TargetGap TargetRatio pareto_front",
+    "method.rules": "AccuracyBudget LowestGap TargetGap TargetRatio",
+    "method.selection": "Budget pareto_front",
     "mitigator": "FairIJ",
     "models": "Editable adapt",
     "scale.sharding": "Shard",

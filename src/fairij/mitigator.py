@@ -33,10 +33,11 @@ from fairij.method.preparation import (
 )
 from fairij.method.refit import refits_of
 from fairij.method.results import attributes_of, choice_of, undefined_notices
+from fairij.method.rules import RuleName
 from fairij.method.run import Progress, Run, silent, timed
 from fairij.method.search import SearchName
 from fairij.method.search.base import Search
-from fairij.method.selection import RuleName, Selection
+from fairij.method.selection import Selection
 from fairij.method.settle import settled
 from fairij.models import adapt
 from fairij.models.base import Editable
@@ -81,7 +82,8 @@ class FairIJ(EditingEstimator):
     random_state : int or None, default=0
         The seed of every random choice. None draws one; ``edit_`` keeps it.
     verbose : bool or "auto", default="auto"
-        Whether to show progress. "auto": on a terminal if the work is long.
+        Whether to show progress. "auto": if the work is long, a bar on a terminal, else a line of
+        text every minute.
 
     Other Parameters
     ----------------
@@ -227,7 +229,7 @@ class FairIJ(EditingEstimator):
         with timed(seconds, "linearize"):
             prepared = prepare(editable, data, settings)
         with shown(settings.verbose) as progress:
-            settings, why = settled(editable, prepared, settings)
+            settings, why = settled(editable, prepared, settings, seconds)
             outcome = Engine(editable, prepared, settings, progress).run()  # engine
         run.finish()
         seconds |= outcome.diagnostics["seconds"]  # results
@@ -280,9 +282,11 @@ def run_for(*tables: Any, checkpoint: Any = None, plain: bool = True) -> Run:
 
 
 def shown(verbose: bool | str) -> AbstractContextManager[Progress]:
-    """A progress bar if it is asked for, or for "auto" on a terminal if the work is long."""
-    if verbose is True or (verbose == "auto" and sys.stderr.isatty()):
-        from fairij.report.progress import bar
+    """Progress if it is asked for, or for "auto" if the work is long: a bar, or a line a minute."""
+    if verbose is False:
+        return nullcontext(silent)
+    from fairij.report.progress import bar, lines
 
-        return bar(delay=0.0 if verbose is True else 2.0)
-    return nullcontext(silent)
+    if verbose == "auto" and not sys.stderr.isatty():
+        return nullcontext(lines(ends=False))
+    return bar(delay=0.0 if verbose is True else 2.0)

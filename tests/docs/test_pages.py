@@ -18,8 +18,8 @@ from biased import QUICK, fitted, problem
 from fairij import CONSTRAINTS, SOLVERS, FairIJ
 from fairij.cli import app
 from fairij.method.curvature import CURVATURES
+from fairij.method.rules import RULES
 from fairij.method.search import SEARCHES
-from fairij.method.selection import RULES
 from fairij.report import checks, outcome_checks
 from fairij.report.page import SECTIONS
 

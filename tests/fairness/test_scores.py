@@ -115,3 +115,59 @@ def test_rows_in_parts_are_pooled() -> None:
     assert pooled.brier == pytest.approx(whole.brier)
     np.testing.assert_allclose(pooled.bins, whole.bins)
     assert pooled.auc == pytest.approx((5 * parts[0].auc + 2 * parts[1].auc) / 7)
+
+
+def compared(p: np.ndarray, y: np.ndarray, groups: np.ndarray, **how: np.ndarray) -> Scored:
+    return scored(torch.from_numpy(p), torch.from_numpy(y), encode_groups(groups, **how), [])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_error_of_a_change_of_the_auc_is_that_of_resamples(classes: int) -> None:
+    p, y, groups = drawn(classes=classes)
+    p[1] = (p[0] + p[1]) / 2  # near the first, so that the change is far surer than each AUC
+    got = compared(p, y, groups)
+    rng, of = np.random.default_rng(1), {"multi_class": "ovr"} if classes > 2 else {}
+    changes = []
+    for _ in range(400):
+        some = rng.integers(ROWS, size=ROWS)
+        areas = [roc_auc_score(y[some], row[some], **of) for row in p]
+        changes.append(np.subtract(areas, areas[0]))
+    assert got.auc_error[0] == 0
+    assert got.auc_error[1:] == pytest.approx(np.std(changes, axis=0)[1:], rel=0.15)
+
+
+def test_auc_with_every_group_counting_the_same() -> None:
+    p, y, groups = drawn()
+    got = compared(p, y, groups)
+    sizes = {group: (groups == group).sum() for group in "abc"}
+    alike = np.array([1 / sizes[group] for group in groups])
+    theirs = [roc_auc_score(y, row, sample_weight=alike) for row in p]
+    assert got.group_auc == pytest.approx(theirs, abs=1e-3)
+    assert got.group_auc_error[1] > 1.2 * got.auc_error[1]  # a tenth of the rows has a third
+    whole = compared(p, y, np.full(ROWS, "all"))
+    np.testing.assert_allclose(whole.group_auc, whole.auc)
+    np.testing.assert_allclose(whole.group_auc_error, whole.auc_error)
+
+
+def test_rows_that_count_twice_are_two_rows_but_one_draw() -> None:
+    p, y, groups = drawn()
+    twice = np.arange(ROWS) % 3 == 0
+    index = np.concatenate([np.arange(ROWS), np.flatnonzero(twice)])
+    coded = encode_groups(groups)
+    weighted = scored(torch.from_numpy(p), torch.from_numpy(y), coded.weighted(1.0 + twice), [])
+    repeated = compared(p[:, index], y[index], groups[index])
+    np.testing.assert_allclose(weighted.auc, repeated.auc)
+    np.testing.assert_allclose(weighted.group_auc, repeated.group_auc)
+    assert (weighted.auc_error[1:] > repeated.auc_error[1:]).all()
+
+
+def test_errors_of_pooled_rows_and_without_a_comparison() -> None:
+    p, y, groups = drawn()
+    coded, parts = encode_groups(groups), []
+    for some in (np.arange(0, 500), np.arange(500, ROWS)):
+        of_some = (torch.from_numpy(p[:, some]), torch.from_numpy(y[some]), coded.take(some))
+        parts.append(scored(*of_some, []))
+    pooled = Scored.pooled(parts, [np.arange(3)] * 2)
+    expected = np.sqrt((5 / 7 * parts[0].auc_error) ** 2 + (2 / 7 * parts[1].auc_error) ** 2)
+    assert pooled.auc_error == pytest.approx(expected)
+    assert np.isnan(found(p, y, groups).auc_error).all()

@@ -13,8 +13,10 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from biased import fair, fitted, problem
-from fairij import Auto, Constrained, FairIJ, Grid
+from fairij import AccuracyBudget, Auto, Constrained, FairIJ, Grid, LowestGap
 from fairij.errors import InvalidInputError
+from fairij.method.preparation import check_settings
+from fairij.method.settle import NAMES, better
 
 DATA = problem()
 pytestmark = pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
@@ -145,6 +147,40 @@ def test_few_directions_are_only_taken_where_they_may_stand_for_all(
     assert len(found.moves_) > 2
     forms = Auto().forms(trained_together=False, drop="fairness", linear=True)
     assert forms.search.directions == 20
+
+
+@pytest.mark.parametrize("model", [forest, fitted], ids=["trees", "torch"])
+def test_two_forms_are_compared_if_that_is_asked_for(model: Any) -> None:
+    found = DATA.fit(fair(model(), search=Auto(compare=True), selection="budget", weight_decay=0.0))
+    why = found.diagnostics_["search_reason"]
+    named = "chances of groups" if found.search_.chances else "groups as observed"
+    assert why.startswith("This is the constrained search")
+    assert named in why.split(".")[0]
+    assert why.count("gap 0.") == 2
+    assert found.diagnostics_["seconds"]["forms"] > 0
+    alone = DATA.fit(fair(model(), search=found.search_, selection="budget", weight_decay=0.0))
+    np.testing.assert_array_equal(found.moves_, alone.moves_)
+
+
+def test_the_form_is_chosen_by_the_rule_of_choice() -> None:
+    """Of two tables, by hand: the smaller gap; within a budget, the one that keeps to it."""
+    tables = [
+        pd.DataFrame({"k": [0, 5], "gap": [0.2, gap], "accuracy": [0.9, accuracy]})
+        for gap, accuracy in [(0.02, 0.85), (0.05, 0.89)]
+    ]
+    for rule, expected in ((LowestGap(), 0), (AccuracyBudget(0.02), 1)):
+        settings = check_settings(FairIJ(None, selection=rule).get_params(deep=False), 0)
+        taken, why = better(tables, settings)
+        assert taken == expected
+        assert why.startswith(f"This is {NAMES[expected]}.")
+    assert "gap 0.2000, accuracy 0.9000" in why
+    assert "gap 0.0500, accuracy 0.8900" in why
+
+
+@pytest.mark.parametrize("wrong", ["yes", 1.5])
+def test_compare_is_true_or_false(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match="`compare` must be"):
+        Auto(compare=wrong)
 
 
 def test_rows_are_dropped_if_they_are_asked_for() -> None:

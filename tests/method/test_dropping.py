@@ -19,7 +19,7 @@ from fairij.errors import InvalidInputError
 from fairij.fairness import encode_groups
 from fairij.fairness.constraints import Constraint, get_constraint
 from fairij.fairness.rates import confusion_counts
-from fairij.fairness.scores import scored
+from fairij.fairness.scores import OF_SCORES, scored
 from fairij.method import candidates
 from fairij.method.candidates import Candidates, Judge, judged_candidates, pooled_table
 from fairij.method.counts import Counts
@@ -275,8 +275,7 @@ def also_measured(case: Case, groups: np.ndarray) -> set[str]:
     if not case.loss.is_classification:
         return sure | {"mean_squared_error"}
     of_groups = {f"calibration_error[{group}]" for group in np.unique(groups)}
-    of_scores = {"auc", "log_loss", "brier", "calibration_error", "rarest_class"}
-    return sure | of_scores | of_groups
+    return sure | {*OF_SCORES, "rarest_class"} | of_groups
 
 
 def three_groups(n: int) -> np.ndarray:

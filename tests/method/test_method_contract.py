@@ -13,8 +13,9 @@ from torch import Tensor
 from fairij import SOLVERS, AccuracyBudget, Budget, LowestGap, TargetGap
 from fairij.language import BalancedAccuracyBudget
 from fairij.method.contract import check_search, check_selection, check_solver
+from fairij.method.rules import RULES
 from fairij.method.search import SEARCHES, Proposal, SearchContext, SearchDefaults
-from fairij.method.selection import RULES, Measures, SelectionDefaults
+from fairij.method.selection import Measures, SelectionDefaults
 from fairij.solvers import Exact, SharedConjugateGradient
 from fairij.solvers.base import Solution
 

@@ -23,12 +23,30 @@ def test_a_bar_that_is_asked_for_draws_on_standard_error(
     assert shown.out == ""
 
 
-def test_without_a_terminal_auto_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_short_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     for verbose in ("auto", False):
         with shown_if(verbose) as progress:
-            assert progress is silent
-            progress("candidates", 1, 40)
+            assert (progress is silent) is (verbose is False)
+            for done in (1, 2, 40):
+                progress("candidates", done, 40)
     assert capsys.readouterr() == ("", "")
+
+
+def test_without_a_terminal_long_work_says_a_line_a_minute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(lines, "__kwdefaults__", {**lines.__kwdefaults__, "clock": lambda: now[0]})
+    with shown_if("auto") as progress:
+        for seconds, done in ((0, 0), (59, 9), (61, 10), (100, 20), (121, 20), (150, 40)):
+            now[0] = seconds
+            progress("candidates", done, 40)
+    shown = capsys.readouterr()
+    assert shown.err.splitlines() == [
+        "candidates: 25%, 3 minutes left",
+        "candidates: 50%, 2 minutes left",
+    ]
+    assert shown.out == ""
 
 
 def test_short_work_draws_nothing(capsys: pytest.CaptureFixture[str]) -> None:

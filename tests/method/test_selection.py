@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fairij import AccuracyBudget, Budget, LowestGap, TargetGap, pareto_front
 from fairij.errors import InvalidInputError
 from fairij.method.preparation import check_measures, get_selection
-from fairij.method.selection import RULES
+from fairij.method.rules import RULES
 from fairij.models.losses import get_loss
 
 # few distinct values, so that ties are common
@@ -183,6 +183,8 @@ def test_the_default_takes_the_smallest_gap_that_costs_little() -> None:
         {"balanced_accuracy": [0.75, 0.74, 0.73, 0.66]},
         {"auc": [0.9, 0.89, 0.88, 0.86]},
         {"auc": [0.9, 0.89, 0.88, np.nan]},
+        {"auc_error": [0, 0.005, 0.005, 0.016]},  # 0.88 may be 0.864
+        {"group_auc": [0.9, 0.89, 0.88, 0.8], "group_auc_error": [0, 0.01, 0.01, 0.02]},
         {"rarest_class": [0.8, 0.8, 0.7, 0.39]},  # a class is hardly ever predicted
         {"rarest_class": [4.0, 2.0, 1.0, 0.4]},  # it was predicted too often before
     ],
@@ -190,6 +192,17 @@ def test_the_default_takes_the_smallest_gap_that_costs_little() -> None:
 def test_a_budget_keeps_the_default_from_what_costs_too_much(changes: dict[str, Any]) -> None:
     assert Budget().choose(four(**changes)) == 2
     assert LowestGap().choose(four(**changes)) == 3
+
+
+def test_noise_of_the_auc_counts_as_asked() -> None:
+    few = four(auc_error=[0, 0.005, 0.005, 0.016])
+    assert Budget(auc_errors=0).choose(few) == 3
+    assert Budget(auc=None).choose(few) == 3
+    by_group = {"group_auc": [0.9, 0.89, 0.88, 0.8]}
+    assert Budget().choose(four(**by_group, group_auc_error=[0, 0.01, 0.01, 0.08])) == 3  # may be
+    assert Budget().choose(four(**by_group)) == 3  # nothing is known of its error
+    with pytest.raises(InvalidInputError, match="`auc_errors` must be"):
+        Budget(auc_errors=-1)
 
 
 def test_a_measure_that_the_model_as_it_is_lacks_limits_nothing() -> None:

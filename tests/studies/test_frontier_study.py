@@ -10,6 +10,7 @@ import pytest
 from fairij_studies import load_records, redraw, reproduce
 from fairij_studies.frontier import SEEDS, make_study
 from fairij_studies.frontier.__main__ import merge
+from fairij_studies.frontier.equal import at_equal_loss, hardest
 from fairij_studies.frontier.measured import AS_TRAINED, MODELS, of_scores, within
 from fairij_studies.frontier.methods import AUTO, COMPETING, ELSEWHERE, METHODS
 from fairij_studies.frontier.page import page
@@ -145,6 +146,50 @@ def test_verdicts_are_paired_over_seeds() -> None:
     assert against(records, "0.01", "LinearPost", AUTO)["larger"] == 1
 
 
+def curve(method: str, rules: dict[str, tuple[float, float]]) -> pd.DataFrame:
+    """A method's gap and accuracy at each budget, in three seeds that differ a little."""
+    rows = [
+        {
+            **{"data": "d", "model": "m", "constraint": "demographic_parity", "seed": seed},
+            **{"method": method, "rule": rule},
+            **{"test_gap": gap + 0.001 * seed, "test_accuracy": accuracy + 0.01 * seed},
+        }
+        for rule, (gap, accuracy) in rules.items()
+        for seed in range(3)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_methods_are_compared_where_they_lose_as_much_on_test_rows() -> None:
+    ours = {"0.01": (0.10, 0.79), "0.02": (0.06, 0.78), "0.04": (0.02, 0.76), "default": (0, 0.5)}
+    records = pd.concat(
+        [
+            curve(AS_TRAINED, {"none": (0.2, 0.8)}),
+            curve(AUTO, ours),
+            curve("LinearPost", {"0.01": (0.05, 0.77)}),  # it spends three times its budget
+            curve("OxonFair", {"0.01": (0.07, 0.785)}),
+            curve("GapReg", {"0.01": (0.015, 0.70)}),
+        ]
+    )
+    found = at_equal_loss(records, "0.01", AUTO, ("LinearPost", "OxonFair", "GapReg"))
+    by_rival = found.set_index("rival")
+    assert by_rival["budget"].to_dict() == pytest.approx(
+        {"LinearPost": 0.03, "OxonFair": 0.015, "GapReg": 0.04}
+    )
+    assert by_rival["gap"].to_dict() == pytest.approx(
+        {"LinearPost": 0.041, "OxonFair": 0.081, "GapReg": 0.021}
+    )
+    assert by_rival["verdict"].to_dict() == {
+        "LinearPost": CLOSE,  # ahead at its budget, behind at its loss
+        "OxonFair": WORSE,
+        "GapReg": WORSE,
+    }
+    assert hardest(found)["rival"].tolist() == ["OxonFair"]
+    better = pd.concat([records, curve("free", {"0.01": (0.1, 0.81)})])
+    free = at_equal_loss(better, "0.01", AUTO, ("free",)).iloc[0]
+    assert (free["budget"], free["gap"]) == pytest.approx((0, 0.201))  # nothing may be lost
+
+
 def test_a_method_with_few_seeds_is_not_judged() -> None:
     records = made({AUTO: [0.05, 0.06, 0.05], "LinearPost": [0.07, 0.08, 0.06], "GapReg": [0.01]})
     found = verdicts(records, "0.01", COMPETING).set_index("method")["verdict"]
@@ -187,7 +232,7 @@ def test_the_quick_form_runs_every_method_and_draws_its_page(
     records = reproduce("frontier", tmp_path / "out", quick=True)
     assert set(records["method"]) == set(METHODS)
     own = records[(records["model"] == LIGHTGBM) & (records["method"] == AUTO)]
-    assert set(own["rule"]) == {"0.01", "0.02", "default"}
+    assert {"0.01", "0.02", "default"} < set(own["rule"])
     assert list((tmp_path / "cache" / "studies" / "scores").glob("*.npz"))
     trained = records[records["method"] == AS_TRAINED].set_index(["data", "model", "constraint"])
     for row in records[records["rule"] == "0.02"].to_dict("records"):

@@ -32,18 +32,11 @@ from fairij.cli.rows import Part, check_every_group, read_part
 from fairij.cli.sentences import ask_for
 from fairij.data.rows import rank
 from fairij.errors import FairIJWarning, InvalidInputError, SeenRowsWarning
+from fairij.method.rules import AccuracyBudget, LowestGap, TargetGap, TargetRatio
 from fairij.method.search import SEARCHES
 from fairij.method.search.base import Search
 from fairij.method.search.dropping import Grid
-from fairij.method.selection import (
-    BUDGETED,
-    AccuracyBudget,
-    Budget,
-    LowestGap,
-    Selection,
-    TargetGap,
-    TargetRatio,
-)
+from fairij.method.selection import BUDGETED, Budget, Selection
 from fairij.mitigator import FairIJ
 from fairij.models.labels import positive_label
 from fairij.scale.sharding import shared_out, start

@@ -6,7 +6,9 @@ that took part say little about it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -63,7 +65,7 @@ def add_constraint(mitigator: FairIJ, asked: SentenceOptions, file: ModelFile) -
         templates=IN_EDITS,
         prepare=lambda texts: file.prepare(pd.DataFrame({"text": texts})),
     )
-    named = mitigator.constraints
+    named: Any = mitigator.constraints
     before = [named] if isinstance(named, str) else list(named)
     mitigator.set_params(constraints=[*before, one])
 
@@ -85,7 +87,7 @@ def probe_of(
             )
         return None
     tables = [(part.features, part.groups) for part in (test, train) if part is not None]
-    own = ON_PAGES if asked.identity else None
+    own: Mapping[str, Sequence[str]] | None = ON_PAGES if asked.identity else None
     if page.probe is not None:
         own = read_templates(page.probe)
     return probed(fitted, tables, own, lambda texts: file.prepare(pd.DataFrame({"text": texts})))

@@ -20,7 +20,7 @@ from fairij.errors import InvalidInputError
 from fairij.fairness.groups import check_rows, unwrapped
 from fairij.fairness.rates import confusion_counts, rates_by_name
 from fairij.language.texts import one_column, texts_of
-from fairij.method.selection import AccuracyBudget
+from fairij.method.rules import AccuracyBudget
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from typing import Any
 
@@ -19,7 +19,7 @@ from fairij.fairness.constraints import Constraint
 from fairij.fairness.decisions import OWN, Decision, weight_of
 from fairij.fairness.groups import Groups
 from fairij.fairness.rates import PERFORMANCES, group_means
-from fairij.fairness.scores import OF_SCORES, scored
+from fairij.fairness.scores import OF_SCORES, Before, scored
 from fairij.method.counts import Counts, by_group, columns_of
 from fairij.method.other_rows import OtherRows, summed, with_other_gaps
 from fairij.method.run import Progress
@@ -78,6 +78,8 @@ class Judge:
     counted: list[Counts] | None = None  # if asked for: the counts of all edits
     decision: Decision = OWN
     others: tuple[OtherRows, ...] = ()  # constraints on rows of their own
+    # the scores that changes are measured from: of the first edit that is judged, the model as is
+    before: list[Before] = field(default_factory=list)
 
     @property
     def can_doubt(self) -> bool:
@@ -123,7 +125,7 @@ class Judge:
         if not self.loss.is_classification:
             return self._of_numbers(z, finite)
         predicted = self.loss.predict(self.decision.outputs(z, weight_of(self.groups, z)))
-        of_scores = scored(self.loss.scores(z), self.y, self.groups)
+        of_scores = scored(self.loss.scores(z), self.y, self.groups, self.before)
         counted = Counts(self._table(predicted), finite, of_scores)
         self._record(predicted, finite, keys)
         if self.counted is not None:

@@ -37,15 +37,10 @@ from fairij.method.curvature import CURVATURES
 from fairij.method.exchanged import exchanged_notices
 from fairij.method.fairness_rows import GroupedRows
 from fairij.method.objective import Objective, as_tensor, normalised_weights
+from fairij.method.rules import RULES
 from fairij.method.search import SEARCHES
 from fairij.method.search.base import Search, SearchDefaults
-from fairij.method.selection import (
-    BUDGETED,
-    OF_NUMBERS,
-    RULES,
-    Selection,
-    SelectionDefaults,
-)
+from fairij.method.selection import BUDGETED, OF_NUMBERS, Selection, SelectionDefaults
 from fairij.models.base import HELD_BACK, Editable, Held
 from fairij.models.doubts import check_are_logits, doubts
 from fairij.models.labels import Labels, check_runs, decision_of, encode_labels, known_classes

@@ -16,7 +16,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairij.data.checks import number_between, one_of
-from fairij.errors import InvalidInputError
 
 Array = NDArray[np.float64]
 Measures = Mapping[str, Array]
@@ -44,6 +43,7 @@ BUDGETED = {
     "r2": True,
     "mean_squared_error": False,
 }
+NUMBERS = ("slack", "errors", "auc_errors")  # of `Budget`, none of which can be left out
 OF_NUMBERS = ("r2", "mean_squared_error")  # the measures of regression; all others are of classes
 
 
@@ -111,8 +111,11 @@ class Budget(SelectionDefaults):
         The most accuracy to lose: 0.03 is three points.
     balanced_accuracy : float or None, default=0.08
         The most balanced accuracy to lose. It notices if a rare class is predicted badly.
-    auc : float or None, default=0.03
-        The most area under the ROC curve to lose. It notices if rows are put in another order.
+    auc : float or None, default=0.035
+        The most area under the ROC curve to lose. It notices if rows are put in another order. The
+        loss must keep to it by ``auc_errors`` standard errors. And where every group counts the
+        same, it must not be beyond it by more than that: a group of few rows hardly shows in the
+        AUC of all rows.
     log_loss, brier, calibration_error : float or None, default=None
         How much each may grow.
     r2 : float or None, default=0.05
@@ -126,6 +129,9 @@ class Budget(SelectionDefaults):
     errors : float, default=0.5
         Gaps within this many standard errors of the smallest count as equal to it. Half a standard
         error, as two gaps on the same rows differ less by chance than each of them.
+    auc_errors : float, default=1.0
+        How many standard errors of the change of the AUC count. With few rows of a label, an AUC
+        falls more on new rows than on those of the choice. 0: as it was measured.
     rarest_class : float, default=0.5
         How often each class must still be predicted, as a part of its share of the labels, or of
         how often it was predicted before if that is less. 0 allows a model that says one class
@@ -149,7 +155,7 @@ class Budget(SelectionDefaults):
     _: KW_ONLY
     accuracy: float | None = 0.03
     balanced_accuracy: float | None = 0.08
-    auc: float | None = 0.03
+    auc: float | None = 0.035
     log_loss: float | None = None
     brier: float | None = None
     calibration_error: float | None = None
@@ -158,14 +164,15 @@ class Budget(SelectionDefaults):
     target: float | None = None
     slack: float = 0.0
     errors: float = 0.5
+    auc_errors: float = 1.0
     rarest_class: float = 0.5
     confidence: float = 0.95
     prefer: Measure = "log_loss"
 
     def __post_init__(self) -> None:
-        for name in (*BUDGETED, "target", "slack", "errors"):
+        for name in (*BUDGETED, "target", *NUMBERS):
             value = getattr(self, name)
-            if value is not None or name in ("slack", "errors"):
+            if value is not None or name in NUMBERS:
                 number_between(name, value, 0, including_low=True)
         for name in ("rarest_class", "confidence"):
             number_between(name, getattr(self, name), 0, 1, including_low=True)
@@ -175,7 +182,7 @@ class Budget(SelectionDefaults):
     def only(cls, **given: Any) -> Budget:
         """A rule that looks at nothing but what is given, and otherwise at the gap."""
         nothing: dict[str, Any] = dict.fromkeys(BUDGETED)
-        nothing |= {"errors": 0.0, "rarest_class": 0.0, "confidence": 0.0}
+        nothing |= {"errors": 0.0, "auc_errors": 0.0, "rarest_class": 0.0, "confidence": 0.0}
         return cls(**(nothing | given))
 
     @property
@@ -211,11 +218,24 @@ class Budget(SelectionDefaults):
                 continue
             sign = 1 if is_gain else -1
             able &= sign * values >= sign * values[0] - budget - ROUNDING  # not if it is NaN
+        if self.auc is not None:
+            able &= self._keeps_the_order(candidates)
         if self.rarest_class and "rarest_class" in candidates:
             ratio = candidates["rarest_class"]
             able &= ratio >= self.rarest_class * min(float(ratio[0]), 1.0) - ROUNDING
         able[0] = True
         return able
+
+    def _keeps_the_order(self, candidates: Measures) -> NDArray[np.bool_]:
+        """Whether the AUC keeps to its budget by its errors, and does so in every group alike."""
+        kept = np.ones(len(candidates["gap"]), dtype=bool)
+        for name, sign in (("auc", 1), ("group_auc", -1)):
+            values, errors = candidates.get(name), candidates.get(f"{name}_error")
+            if values is None or errors is None or np.isnan(values[0]):
+                continue
+            surely = values - sign * self.auc_errors * np.nan_to_num(errors)
+            kept &= ~(surely < values[0] - (self.auc or 0.0) - ROUNDING)
+        return kept
 
     def shortfall(self, gap: float) -> str | None:
         if self.target is None or gap <= self.target + ROUNDING:
@@ -258,151 +278,6 @@ class Budget(SelectionDefaults):
         return np.where(np.isnan(level), -np.inf, level)
 
 
-class _ShortName(SelectionDefaults, Protocol):
-    """A rule that is a `Budget` with few settings."""
-
-    @property
-    def budget_rule(self) -> Budget:
-        raise NotImplementedError
-
-    @property
-    def target(self) -> float | None:
-        return self.budget_rule.target
-
-    @property
-    def budgets(self) -> Mapping[str, float]:
-        return self.budget_rule.budgets
-
-    def shortfall(self, gap: float) -> str | None:
-        return self.budget_rule.shortfall(gap)
-
-    def choose(self, candidates: Measures) -> int:
-        return self.budget_rule.choose(candidates)
-
-
-@dataclass(frozen=True)
-class LowestGap(_ShortName):
-    """The paper's rule: the smallest gap at any cost; among equals, the best performance.
-
-    Parameters
-    ----------
-    slack : float, default=0.0
-        Gaps are measured on a sample, so the smallest is partly chance. With ``slack`` the best
-        performance among all gaps within that distance of the smallest is taken.
-
-    Examples
-    --------
-    >>> FairIJ(model, selection=LowestGap(slack=0.01)).selection
-    LowestGap(slack=0.01)
-    """
-
-    slack: float = 0.0
-
-    def __post_init__(self) -> None:
-        number_between("slack", self.slack, 0, including_low=True)
-
-    @property
-    def budget_rule(self) -> Budget:
-        return Budget.only(slack=self.slack, prefer="accuracy")
-
-
-@dataclass(frozen=True)
-class AccuracyBudget(_ShortName):
-    """The smallest gap among candidates that lose little accuracy (in regression: R^2).
-
-    It looks at nothing else; `Budget` also looks at AUC and at classes that are given up.
-
-    Parameters
-    ----------
-    budget : float
-        The loss of performance that is allowed: 0.01 is one point of accuracy.
-
-    Examples
-    --------
-    >>> FairIJ(model, selection=AccuracyBudget(0.01)).selection  # at most one point of accuracy
-    AccuracyBudget(budget=0.01)
-    """
-
-    budget: float
-
-    def __post_init__(self) -> None:
-        number_between("budget", self.budget, 0, including_low=True)
-
-    @property
-    def budget_rule(self) -> Budget:
-        kind = self.performance or "accuracy"
-        return Budget.only(**{kind: self.budget}, r2=self.budget, prefer=kind)
-
-
-@dataclass(frozen=True)
-class TargetGap(_ShortName):
-    """The best performance among candidates with a small enough gap.
-
-    Parameters
-    ----------
-    gap : float
-        The largest gap that is allowed.
-
-    Examples
-    --------
-    >>> FairIJ(model, selection=TargetGap(0.05)).selection
-    TargetGap(gap=0.05)
-    """
-
-    gap: float
-
-    def __post_init__(self) -> None:
-        number_between("gap", self.gap, 0, including_low=True)
-
-    @property
-    def budget_rule(self) -> Budget:
-        return Budget.only(target=self.gap, prefer="accuracy")
-
-
-@dataclass(frozen=True)
-class TargetRatio(_ShortName):
-    """The best performance among candidates whose ratio is high enough.
-
-    The ratio is the lowest rate of a group as a share of the highest. It needs a constraint that
-    compares groups by it, such as ``"demographic_parity_ratio"``.
-
-    Parameters
-    ----------
-    ratio : float, default=0.8
-        The least ratio that is allowed. 0.8 is the four-fifths rule.
-
-    Examples
-    --------
-    >>> FairIJ(model, constraints="demographic_parity_ratio", selection=TargetRatio(0.8)).selection
-    TargetRatio(ratio=0.8)
-    """
-
-    ratio: float = 0.8
-
-    def __post_init__(self) -> None:
-        if not 0 < number_between("ratio", self.ratio, 0) <= 1:
-            raise InvalidInputError(
-                f"`ratio` must be above 0 and at most 1, as in 0.8; got {self.ratio!r}."
-            )
-
-    @property
-    def budget_rule(self) -> Budget:
-        return Budget.only(target=1 - self.ratio, prefer="accuracy")
-
-    @property
-    def of_ratio(self) -> bool:
-        return True
-
-    def shortfall(self, gap: float) -> str | None:
-        if gap <= 1 - self.ratio + ROUNDING:
-            return None
-        return (
-            f"No candidate reaches a validation ratio of {self.ratio:g}; the highest, "
-            f"{1 - gap:.4f}, is taken. A wider search (larger k or scales, smaller damping) may "
-            "reach it."
-        )
-
-
 def usual(candidates: Measures) -> str:
     """The usual measure of performance: accuracy, in regression R^2."""
     return "accuracy" if "accuracy" in candidates else "r2"
@@ -427,10 +302,6 @@ def pareto_front(gap: Array, performance: Array) -> NDArray[np.bool_]:
     front = np.zeros(len(gap), dtype=bool)
     front[order] = gap[order] < best
     return front
-
-
-RuleName = Literal["budget", "lowest_gap"]
-RULES: dict[str, Selection] = {"budget": Budget(), "lowest_gap": LowestGap()}
 
 
 def _best(key: Array, tie_break_high: Array, allowed: NDArray[np.bool_]) -> int:

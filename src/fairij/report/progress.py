@@ -52,10 +52,12 @@ def bar(*, delay: float, clock: Callable[[], float] = time.monotonic) -> Iterato
         shown.stop()
 
 
-def lines(*, every: float = 60.0, clock: Callable[[], float] = time.monotonic) -> Listener:
+def lines(
+    *, every: float = 60.0, ends: bool = True, clock: Callable[[], float] = time.monotonic
+) -> Listener:
     """A listener that prints a line now and then, with the time left, if there is no terminal.
 
-    The rate counts only what is done after the first call.
+    The rate counts only what is done after the first call. ``ends``: also a line when a phase ends.
     """
     begun: dict[str, tuple[float, int]] = {}
     said = clock()
@@ -64,7 +66,7 @@ def lines(*, every: float = 60.0, clock: Callable[[], float] = time.monotonic) -
         nonlocal said
         now = clock()
         start, at = begun.setdefault(phase, (now, done))
-        if done > at and (now - said >= every or done >= total):
+        if done > at and (now - said >= every or (ends and done >= total)):
             left = (now - start) / (done - at) * (total - done) / 60
             print(f"{phase}: {done / total:.0%}, {left:.0f} minutes left", file=sys.stderr)
             said = now

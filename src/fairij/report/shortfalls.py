@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from fairij.method.preparation import get_selection
-from fairij.method.selection import BUDGETED, ROUNDING, RULES
+from fairij.method.rules import RULES
+from fairij.method.selection import BUDGETED, ROUNDING
 from fairij.mitigator import FairIJ
 from fairij.report.about import About
 from fairij.report.comparisons import Comparison, gap_metric, gap_words

@@ -25,7 +25,7 @@ from fairij.mitigator import FairIJ
 from fairij.models import adapt
 from fairij.models.text.library import load_transformers
 from fairij.models.text.tokens import bucketed, lengths
-from fairij.models.text.transformers import TransformersEditable
+from fairij.models.text.transformers import TransformersEditable, graph_room
 from fairij.models.text.triggers import TriggerTokens
 
 pytestmark = FILTERS
@@ -315,3 +315,16 @@ def test_rows_that_a_loader_gives_are_scored_as_those_in_memory(curvature: str) 
     )
     size = np.abs(held.influence_).max()
     np.testing.assert_allclose(read.influence_, held.influence_, atol=1e-3 * size)
+
+
+@pytest.mark.parametrize(("free", "room"), [(16, 3.2), (139, 8)])
+def test_a_graph_takes_a_share_of_what_is_free_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, free: float, room: float
+) -> None:
+    """Of a small card, or one that other processes fill, a batch must not take all."""
+    known = {"memory_reserved": 3 * 2**30, "memory_allocated": 2 * 2**30}
+    for name, size in known.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, size=size: size)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: ((free - 1) * 2**30, 2**37))
+    assert graph_room(torch.device("cuda")) == int(room * 2**30)
+    assert graph_room(torch.device("cpu")) == 2**28

@@ -88,11 +88,13 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Forms:
-    """The search that suits a model, and another for where chances of groups cannot be had."""
+    """The search that suits a model, and another one."""
 
     search: Search
     why: str  # a sentence
-    otherwise: tuple[Search, str] | None = None  # with its own sentence; None if none is needed
+    # for where chances of groups cannot be had, with its own sentence; None if none is needed
+    otherwise: tuple[Search, str] | None = None
+    compared: bool = False  # by rows that no edit has seen, if both can be run
 
 
 MOVES = "moves the numbers inside the model"
@@ -122,7 +124,7 @@ class SearchDefaults(Protocol):
 
     @property
     def quicker(self) -> Any:
-        """The same with fewer edits."""
+        """The same with fewer edits, to compare it with another search."""
         return self
 
     def forms(

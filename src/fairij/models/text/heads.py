@@ -79,6 +79,26 @@ class HeadJacobian(JacobianDefaults):
         return self.mix.shape[1] * self.X.shape[1]
 
 
+@dataclass(frozen=True)
+class OneLayer:
+    """A linear head on all rows."""
+
+    kept: ConstantLinearization
+    theta: Tensor
+
+    def linearize(self, *, keep: bool) -> ConstantLinearization:
+        return self.kept
+
+    def evaluator(self) -> ConstantLinearization:
+        return self.kept
+
+    def outputs(self, theta: Tensor) -> Tensor:
+        return self.kept.moved(theta - self.theta).outputs
+
+    def restrict(self, index: Tensor) -> OneLayer:
+        return OneLayer(self.kept.restrict(index), self.theta)
+
+
 def linear_head(
     model: OfTokens, batches: Sequence[Tokens], rows: int
 ) -> ConstantLinearization | None:

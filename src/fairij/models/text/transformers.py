@@ -21,9 +21,9 @@ from fairij.models.base import (
     Middle,
     Some,
 )
-from fairij.models.constant import ConstantLinearization
 from fairij.models.recent import Recent
-from fairij.models.text.heads import linear_head
+from fairij.models.text.heads import OneLayer, linear_head
+from fairij.models.text.replayed import KeptHead, replayed_head
 from fairij.models.text.tokens import (
     Tokens,
     bucketed,
@@ -41,6 +41,7 @@ from fairij.models.torch.linearization import PROBE_ROWS, TorchLinearization
 from fairij.models.torch.module import TorchEditable
 
 GRAPH_BYTES = {"cpu": 2**28, "cuda": 2**33}  # the most that the graph of one batch may use
+SHARE_OF_FREE = 0.2  # of a GPU, whose memory other work and other processes need as well
 # Plain outputs use any kernel but cuDNN's, which makes a plan for every new shape of a batch.
 WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 ROUNDED = 0.1  # how closely products agree if the frozen part is in bfloat16
@@ -84,7 +85,7 @@ class TransformersEditable(TorchEditable):
         self._tokenise = module.tokenise if isinstance(module, TakesTexts) else None
         self._budget, self._probed = 1, 0
         self._tokens: Recent[Tokens] = Recent()
-        self._heads: Recent[tuple[ConstantLinearization | None]] = Recent()
+        self._heads: Recent[tuple[OneLayer | KeptHead | None]] = Recent()
         self._fitted_outputs: Recent[Tensor] = Recent(2)
         self._edited_outputs: Recent[Tensor] = Recent(4)  # of the last edits judged
         # a frozen part in half precision runs so; the edited parameters stay in full precision
@@ -141,7 +142,7 @@ class TransformersEditable(TorchEditable):
         leaves = [p.detach().requires_grad_() for p in self._fitted.values()]
         with torch.enable_grad():
             used = saved_bytes(lambda: self.call(leaves, probe), [*leaves, *probe.values()])
-        room = GRAPH_BYTES.get(self.device.type, GRAPH_BYTES["cpu"])
+        room = graph_room(self.device)
         rows, width = probe["input_ids"].shape
         by_graph = room * rows * (width + self._added) // max(used, 1)
         return max(min(by_graph, tokens_at_once(self.device)), 1)
@@ -149,7 +150,7 @@ class TransformersEditable(TorchEditable):
     def linearize(self, X: Any, *, keep: bool = True) -> Linearization:  # type: ignore[override]
         (head,) = self._heads.get(X, lambda: (self._head(self.ready(X)),))
         if head is not None:
-            return head
+            return head.linearize(keep=keep)
         tokens = self.ready(X)
         order = longest_first(tokens)
         limit = self.memory_limit if keep else 0
@@ -157,25 +158,30 @@ class TransformersEditable(TorchEditable):
 
     def evaluator(self, X: Any) -> Evaluator:  # type: ignore[override]
         (head,) = self._heads.get(X, lambda: (self._head(self.ready(X)),))
-        return TokenEvaluator(self, X) if head is None else head
+        return TokenEvaluator(self, X) if head is None else head.evaluator()
 
-    def _head(self, tokens: Tokens) -> ConstantLinearization | None:
-        """What an edited linear head reads, if nothing else is edited."""
+    def _head(self, tokens: Tokens) -> OneLayer | KeptHead | None:
+        """What an edited head reads, if nothing else is edited."""
         if self._mixed:  # the head is rounded too
             return None
         order = longest_first(tokens)
         ordered = take_rows(tokens, order)
-        found = retried(
-            lambda: linear_head(self, list(self.batches(ordered)), len(order)),
-            lambda: self.halve_rows(tokens),
-        )
+
+        def work() -> OneLayer | KeptHead | None:
+            batches = list(self.batches(ordered))
+            linear = linear_head(self, batches, len(order))
+            if linear is not None:
+                return OneLayer(linear, self.theta)
+            return replayed_head(self, list(self._fixed.values()), batches, len(order))
+
+        found = retried(work, lambda: self.halve_rows(tokens))
         return None if found is None else found.restrict(torch.argsort(order))
 
     def outputs(self, X: Any, theta: Tensor | None = None) -> Tensor:
         at = self.theta if theta is None else theta.to(self.device, self.dtype)
         (head,) = self._heads.find(X) or (None,)
         if head is not None:
-            return head.moved(at - self.theta).outputs
+            return head.outputs(at)
         recent = self._fitted_outputs if torch.equal(at, self.theta) else self._edited_outputs
         return recent.get(X, lambda: self.run(self.ready(X), at), at)
 
@@ -189,6 +195,15 @@ class TransformersEditable(TorchEditable):
 
         with torch.no_grad():
             return retried(work, lambda: self.halve_rows(tokens))[torch.argsort(order)]
+
+
+def graph_room(device: torch.device) -> int:
+    """The most bytes for the graph of one batch; on a GPU at most a share of what is free there."""
+    if device.type != "cuda":
+        return GRAPH_BYTES["cpu"]
+    free, _ = torch.cuda.mem_get_info(device)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return min(GRAPH_BYTES["cuda"], int(SHARE_OF_FREE * (free + unused)))
 
 
 def _prepare(copied: nn.Module) -> None:

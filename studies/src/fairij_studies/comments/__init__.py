@@ -17,7 +17,8 @@ from fairij_studies.comments.fear import SEEDS as OTHER_SEEDS
 from fairij_studies.comments.fear_models import LORA, TRIED
 from fairij_studies.comments.heads import STRENGTHS, both_gaps_unit, head_unit
 from fairij_studies.comments.prepared import COMMENTS, ENCODER, make_up, mentions_unit, prepare
-from fairij_studies.comments.settings import CHOSEN_ON, SETTINGS, settings_unit
+from fairij_studies.comments.settings import CHOSEN_ON, SETTINGS, TRIED_ON_NC, settings_unit
+from fairij_studies.comments.settings import TRIED as SETTINGS_TRIED
 from fairij_studies.comments.t5 import SMALL_T5, pretraining_unit, real_size_unit
 from fairij_studies.comments.tables import IDENTITIES, N_SEEDS
 from fairij_studies.comments.triggers import RECIPE, regularised_trigger_unit, trigger_unit
@@ -143,7 +144,10 @@ def fear_part(folder: str, kind: str, seed: int, identity: str, work: str) -> Un
 def settings(folder: str, kind: str, seed: int, identity: str) -> Unit:
     """Return the unit that edits for equalized odds in many ways. Run it on a part, as `FEAR`."""
     plain = head(folder, kind, seed, identity)
-    return Unit({**plain.key, "asked": SETTINGS}, settings_unit, plain.arguments, 5)
+    names = TRIED_ON_NC if kind == "NC" else tuple(SETTINGS_TRIED)
+    return Unit(
+        {**plain.key, "asked": SETTINGS}, settings_unit, {**plain.arguments, "names": names}, 5
+    )
 
 
 def curve(folder: str, kind: str, seed: int, identity: str) -> Unit:

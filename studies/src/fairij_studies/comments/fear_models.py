@@ -37,7 +37,8 @@ from fairij_studies.comments.prepared import (
 )
 
 LORA = "LoRA"
-LORA_ROWS = {"train": 3000, "val": 1500}  # at most: each step runs the whole encoder on all of them
+# at most so many comments, because each step of an edit runs the whole encoder on all of them
+FEWER = {"TT=10": {"train": 10_000, "val": 5000}, LORA: {"train": 2000, "val": 1000}}
 TRIED = (*HEADS, "TT=10", LORA)  # on sentences
 RANK, ADAPTED = 8, ["query", "value"]
 LORA_RECIPE = TrainingRecipe(learning_rate=1e-3, batch_size=256, epochs=4, patience=2)
@@ -89,9 +90,9 @@ def reader(folder: str, name: str) -> Callable[[list[str]], TextRows]:
 
 @cache
 def parts_for(folder: str, name: str, identity: str) -> dict[str, Part]:
-    """Return the comments of each split; for LoRA all that mention an identity, and few others."""
+    """Return the comments of each split; for some models all that mention it, and few others."""
     whole = comments(folder)
-    if name != LORA:
+    if name not in FEWER:
         return whole
     rng = np.random.default_rng(0)
     found = {}
@@ -99,7 +100,7 @@ def parts_for(folder: str, name: str, identity: str) -> dict[str, Part]:
         order = rng.permutation(len(part.y))
         mentioned = part.mentions[identity].to_numpy(bool)[order]
         first = np.concatenate([order[mentioned], order[~mentioned]])
-        found[split] = part.take(np.sort(first[: LORA_ROWS.get(split)]))
+        found[split] = part.take(np.sort(first[: FEWER[name].get(split)]))
     return found
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fairij.language.probe_sentences import KINDS, TEMPLATES
 from fairij_studies.comments.fear import FEAR, FEAR_OF_ALL, KEPT, WORST
-from fairij_studies.comments.fear_models import LORA_ROWS, TRIED
+from fairij_studies.comments.fear_models import FEWER, TRIED
 
 ASKED = "asked"  # a field of these records alone
 MACHINE = "machine"  # a field of records that were made once more elsewhere
@@ -78,10 +78,11 @@ def _made_on(block: pd.DataFrame, rows: int) -> str:
     known = list(block["device"].dropna().unique()) if "device" in block else []
     said = [f"Trained and edited on: {', '.join(known)}."] if known else []
     if (own := int(block["rows"].max())) < rows:
+        others = FEWER[str(block["model"].iloc[0])]["val"]
         said.append(
             f"Each step runs the whole encoder on all rows, so there are {own:,} training and "
-            f"{LORA_ROWS['val']:,} validation comments: all that mention the group, and others "
-            "drawn at random. The test comments are the same."
+            f"{others:,} validation comments: all that mention the group, and others drawn at "
+            "random. The test comments are the same."
         )
     return "\n".join(said) + "\n" if said else ""
 

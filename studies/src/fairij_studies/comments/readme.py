@@ -16,6 +16,7 @@ from fairij_studies.comments.fear_tables import (
     fear_section,
     is_fear,
 )
+from fairij_studies.comments.settings_tables import settings_section
 from fairij_studies.comments.tables import (
     METHODS,
     MODELS,
@@ -140,6 +141,7 @@ def readme(records: pd.DataFrame) -> str:
             parts.append(rate_table(block))
     parts += [
         fear_section(of_words),
+        settings_section(of_words, records),
         curve_section(of_words),
         mention_table(records),
         cost_lines(records),

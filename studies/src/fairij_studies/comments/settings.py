@@ -62,6 +62,14 @@ TRIED: dict[str, Setting] = {
 }
 
 
+# on a network of several layers an edit takes longer, so fewer are tried
+TRIED_ON_NC = (
+    *("constrained", "chances", "damping 0.1", "damping 1", "sentences"),
+    *("rows dropped, both gaps", "rows dropped, both gaps, cross-fitted"),
+    "groups of training comments",
+)
+
+
 def settings_unit(
     *, folder: str, head: str, seed: int, identity: str, names: tuple[str, ...] = tuple(TRIED)
 ) -> list[dict[str, Any]]:

@@ -39,6 +39,8 @@ from fairij_studies.trees.models import LIGHTGBM, LOGISTIC
 
 AUTO, AUTO_BOTH = "Fair-IJ auto", "Fair-IJ auto, training groups"
 DEFAULT_RULE = "default"
+FURTHER = (0.0025, 0.005, 0.015, 0.03, 0.04, 0.06)  # further budgets, of the same fit
+FURTHER_RULES = tuple(f"{budget:g}" for budget in FURTHER)
 Sweep = dict[str, tuple[float, ...]]
 
 
@@ -64,12 +66,15 @@ class Method:
 def edited(base: Base, constraint: str, *, search: str, both: bool = False) -> list[Record]:
     """Fair-IJ as it comes, at each budget; "auto" also by the default rule of choice."""
     rules: dict[str, Selection] = {f"{b:g}": AccuracyBudget(b) for b in BUDGETS}
+    if search == "auto":
+        rules |= {f"{b:g}": AccuracyBudget(b) for b in FURTHER}
     if search == "auto" and not both:
         rules[DEFAULT_RULE] = Budget()
     records, fair, seconds = list[Record](), None, 0.0
     looks_at_rule = search == "auto" and base.case.model == LIGHTGBM  # two forms are compared
     for name, rule in rules.items():
-        if fair is None or looks_at_rule or fair.moves_ is None:
+        again = looks_at_rule and name not in FURTHER_RULES
+        if fair is None or again or fair.moves_ is None:
             start = time.process_time()
             fair = _fitted(base, constraint, rule, search=search, both=both)
             seconds = time.process_time() - start

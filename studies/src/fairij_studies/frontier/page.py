@@ -9,9 +9,10 @@ import pandas as pd
 from fairij.storage.checksummed import write_whole
 from fairij_studies.figures import save_figure
 from fairij_studies.frontier.details import all_figures, by_default, costs
+from fairij_studies.frontier.equal import at_equal_loss, hardest
 from fairij_studies.frontier.figures import SHORT, verdict_figure
 from fairij_studies.frontier.measured import AS_TRAINED, BUDGETS
-from fairij_studies.frontier.methods import AUTO, COMPETING
+from fairij_studies.frontier.methods import AUTO, AUTO_BOTH, COMPETING
 from fairij_studies.frontier.summary import (
     BEST,
     CLOSE,
@@ -82,7 +83,7 @@ def page(records: pd.DataFrame) -> str:
     parts = [INTRODUCTION.format(tables=_tables(records), methods=_methods(records), seeds=seeds)]
     found = {rule: verdicts(records, rule, COMPETING) for rule in RULES}
     parts.append("## The answer\n\n" + "\n\n".join(_answer(rule, v) for rule, v in found.items()))
-    parts.append(_pairs(records))
+    parts += [_equal(records), _pairs(records)]
     for rule, verdict in found.items():
         parts.append(
             f"## Every combination, {rule} of accuracy\n\n"
@@ -158,6 +159,36 @@ def _answer(rule: str, verdict: pd.DataFrame) -> str:
         "as it was trained; in the others the test rows cannot tell it from doing nothing."
     )
     return head + "\n\n" + table(("method", "combinations", BEST, CLOSE, WORSE), rows)
+
+
+def _equal(records: pd.DataFrame) -> str:
+    """The same question at the loss of accuracy that rivals really have on test rows."""
+    rivals = tuple(name for name in COMPETING if not name.startswith("Fair-IJ"))
+    rows = []
+    for ours in (AUTO, AUTO_BOTH):
+        for rule in RULES:
+            found = at_equal_loss(records, rule, ours, rivals)
+            if found.empty:
+                continue
+            worst = hardest(found)
+            clear = worst[worst["verdict"] == WORSE]
+            places = "; ".join(
+                f"{row['data']}, {row['model']}, {SHORT[row['constraint']]} ({row['rival']}: "
+                f"{row['rival gap']:.4f} @ {row['rival accuracy']:.4f}, ours {row['gap']:.4f} @ "
+                f"{row['accuracy']:.4f})"
+                for row in clear.to_dict("records")
+            )
+            share = f"{len(worst) - len(clear)} of {len(worst)}"
+            rows.append((ours, rule, share, places or "nowhere"))
+    header = ("", "budget of the rivals", "not clearly behind", "clearly behind")
+    return (
+        "## At equal loss of accuracy on test rows\n\nBudgets are on validation rows. On test "
+        "rows, methods lose different amounts at the same budget, and who loses more gets the "
+        "smaller gap for it. So here the budget of `auto` is moved until it loses no more on test "
+        "rows than the rival, in the mean over seeds; budgets up to 0.06, and points on the lines "
+        "between them, count. Each combination is judged by the rival that `auto` is behind most "
+        "there, with a paired interval.\n\n" + table(header, rows)
+    )
 
 
 def _pairs(records: pd.DataFrame) -> str:

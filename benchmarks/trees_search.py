@@ -1,9 +1,9 @@
 """What the default search costs on LightGBM, next to training the model: `make bench-trees`.
 
-Adult and, if it is there, the sample of Coverage; the study of frontiers' models, one thread. A training and
-a whole fit (influence, the whole front, the choice, its audits) take turns; of each the least
-seconds of CPU are kept. "its form alone" is the search that the default comes down to, asked for by
-its settings.
+Adult and, if it is there, the sample of Coverage; the models of the study of frontiers; one
+thread. A training and a whole fit (influence, the whole front, the choice, its audits) take turns;
+of each the least seconds of CPU are kept. "its form alone" is the search that the default comes
+down to, asked for by its settings.
 """
 
 from __future__ import annotations

@@ -275,9 +275,8 @@ def on_test_rows(
         y = torch.from_numpy(_encoded(fitted, truth))
         old, new, moved = reader.tried((before, after), y, groups, fitted.decisions_)
     rows = "test rows"
-    notes = unmet_groups(
-        rows, _sizes(first), [n for n, size in _sizes(fitted.before_).items() if size]
-    )
+    known = [name for name, size in _sizes(fitted.before_).items() if size]
+    notes = unmet_groups(rows, _sizes(old), known)
     return compared(fitted, rows, replace(old, notes=(*notes, *old.notes)), new, moved)
 
 

@@ -50,6 +50,16 @@ def files(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages stay empty: for tests of other things, since drawing takes longer than a small edit."""
+
+    def touch(_: object, target: Path, **__: object) -> None:
+        target.touch()
+
+    monkeypatch.setattr("fairij.cli.folder.write_report", touch)
+
+
+@pytest.fixture
 def run(files: Path) -> Run:
     """Run a command in the folder of files; its exit code must be the one expected."""
 

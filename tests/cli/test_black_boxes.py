@@ -76,6 +76,7 @@ def test_the_whole_way_of_a_column_of_scores(
         assert Path("repeated", file).read_bytes() == Path("result", file).read_bytes()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_onnx_file(run: Run, files: Path, model: KNeighborsClassifier) -> None:
     skl2onnx = pytest.importorskip("skl2onnx")
     pytest.importorskip("onnxruntime")
@@ -102,6 +103,7 @@ def test_an_onnx_file(run: Run, files: Path, model: KNeighborsClassifier) -> Non
     assert after < before["metrics"][name]["value"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_any_classifier_of_a_skops_file(run: Run, files: Path, model: KNeighborsClassifier) -> None:
     import skops.io
 
@@ -120,6 +122,7 @@ def test_any_classifier_of_a_skops_file(run: Run, files: Path, model: KNeighbors
     assert gap(pd.read_parquet("scored.parquet"), "fair_score") < gap(table, "p")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_scores_of_an_edited_model_of_another_kind(run: Run, files: Path) -> None:
     run("mitigate", "--model", "model.txt", *TABLES, *COLUMNS, "--slack", "0", "--max-k", "20",
         "--out", "result")  # fmt: skip

@@ -159,7 +159,7 @@ def page_again(of: str = "result", *opening: str) -> tuple[int, str]:
     return code, said
 
 
-@pytest.mark.parametrize("change", [by_bytes, by_keys])
+@pytest.mark.parametrize("change", [pytest.param(by_bytes, marks=pytest.mark.slow), by_keys])
 def test_settings_of_a_result(folder: Path, change: Change, times: int) -> None:
     path = folder / "result" / "settings.toml"
     found = tried(path, change, page_again, has_the_types_of, times)
@@ -196,13 +196,15 @@ def test_arguments_of_a_model(folder: Path, times: int) -> None:
     assert refused > times // 2
 
 
-@pytest.mark.parametrize("change", [by_bytes, by_values])
+@pytest.mark.parametrize("change", [pytest.param(by_bytes, marks=pytest.mark.slow), by_values])
 def test_summary_of_a_result(folder: Path, change: Change, times: int) -> None:
     path = folder / "result" / "summary.json"
     assert tried(path, change, page_again, is_the_same, times)["refused"] > times // 2
 
 
-@pytest.mark.parametrize("name", ["candidates.csv", "influence.csv"])
+@pytest.mark.parametrize(
+    "name", ["candidates.csv", pytest.param("influence.csv", marks=pytest.mark.slow)]
+)
 def test_tables_of_a_result(folder: Path, name: str, times: int) -> None:
     path = folder / "result" / name
     assert tried(path, by_bytes, page_again, is_untouched, times)["refused"] > times // 2
@@ -221,7 +223,7 @@ def test_the_edit_of_another_run_is_refused(folder: Path) -> None:
     assert page_again()[0] == 0
 
 
-@pytest.mark.parametrize("change", [by_bytes, by_keys])
+@pytest.mark.parametrize("change", [pytest.param(by_bytes, marks=pytest.mark.slow), by_keys])
 def test_settings_of_a_run(
     folder: Path, change: Change, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

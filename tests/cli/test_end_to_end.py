@@ -50,9 +50,9 @@ def theta(path: str | Path) -> torch.Tensor:
     return adapt(model, parameters="all").theta
 
 
-# kinds with a near relative that is quick to try: the same model in another format
+# kinds with a near relative that is quick to try: other trees, or the same model in another format
 SLOW_SEARCHES = ("sequential", "reweight")
-SLOW = {"catboost binary", "xgboost ubj", "torch pt"}
+SLOW = {"catboost binary", "catboost json", "xgboost ubj", "torch pt"}
 
 
 @pytest.fixture(
@@ -130,6 +130,7 @@ def _page(path: str) -> list[str]:
     return Path(path).read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_settings_repeat_a_run_exactly(run: Run, files: Path) -> None:
     asked = ("--model", "model.txt", *TABLES, "--test", "test.csv", *COLUMNS, "--sensitive", "race")
     settings = ("--constraints", "equal_opportunity", "--accuracy-budget", "0.02")
@@ -158,6 +159,7 @@ def test_scores_are_repeated_by_the_settings_beside_them(run: Run, files: Path) 
     assert not Path("scores.parquet").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_command_line_wins_over_the_settings_file(run: Run, files: Path) -> None:
     Path("own.toml").write_text(
         'model = "model.txt"\ntrain = "train.csv"\nvalidation = "validation.csv"\n'
@@ -172,6 +174,7 @@ def test_the_command_line_wins_over_the_settings_file(run: Run, files: Path) -> 
     assert "scales=(1.0, 2.0)" in edit["search"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_note_tells_that_a_file_has_changed_since(run: Run, files: Path) -> None:
     run("mitigate", "--model", "model.txt", *TABLES, *COLUMNS, *SMALL, "--out", "first")
     table = pd.read_csv("train.csv")
@@ -191,6 +194,7 @@ def test_rows_are_split_off_where_there_is_no_validation_table(run: Run, files: 
     run("report", "result", "--force")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_target_that_no_edit_reaches_is_told_by_the_exit_code(run: Run, files: Path) -> None:
     asked = ("mitigate", "--model", "model.txt", *TABLES, *COLUMNS, "--max-k", "2", "--scale", "1")
     result = run(*asked, "--target-gap", "0.0001", "--out", "missed", code=3)
@@ -199,6 +203,7 @@ def test_a_target_that_no_edit_reaches_is_told_by_the_exit_code(run: Run, files:
     run(*asked, "--target-gap", "0.9", "--out", "reached")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_is_missed_is_said_first(run: Run, files: Path) -> None:
     asked = ("mitigate", "--model", "model.txt", *TABLES, *COLUMNS, "--test", "test.csv", *SMALL)
     result = run(*asked, "--target-gap", "0.0001", "--out", "missed", code=3)
@@ -541,6 +546,7 @@ def test_a_newcomer_gets_from_a_csv_and_a_model_to_a_report(
     assert "demographic parity gap" in Path("result/report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_exported_program_is_edited_and_saved_as_one(run: Run, files: Path) -> None:
     sys.path.insert(0, str(files))
     net = load_model("net.safetensors", OPENING).model

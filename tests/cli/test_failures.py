@@ -118,6 +118,7 @@ def test_one_file_cannot_be_two_kinds_of_rows(run: Run) -> None:
     assert not Path("result").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_rows_split_off_the_training_rows_are_spoken_of(run: Run) -> None:
     without = [part for part in MITIGATE if part not in ("--validation", "validation.csv")]
     result = run(*without, "--out", "result")
@@ -176,6 +177,7 @@ def test_an_unknown_category_everywhere_is_no_category(run: Run) -> None:
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_unknown_categories_are_told(run: Run) -> None:
     change("test.csv", "job", 3, "pilot")
     result = run(*AUDIT, *COLUMNS)
@@ -318,6 +320,7 @@ def test_a_torch_file_with_more_than_tensors_is_not_opened(run: Run) -> None:
     assert not Path("sprung").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_trusted_pickle_goes_the_whole_way(run: Run) -> None:
     table = pd.read_csv("train.csv")
     model = GradientBoostingClassifier(n_estimators=20).fit(
@@ -347,6 +350,7 @@ def test_types_that_are_not_known_to_be_safe_are_shown(run: Run) -> None:
     run(*asked, "--trust", "sklearn.tree._tree.Tree")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_edit_for_another_model(run: Run) -> None:
     run(*MITIGATE, "--out", "result")
     put = ("--edit", "result/edit.safetensors", "--out", "other.txt")
@@ -362,6 +366,7 @@ def test_an_edit_for_another_model(run: Run) -> None:
     assert not Path("other.txt").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_nothing_is_overwritten_without_force(run: Run) -> None:
     run(*MITIGATE, "--out", "result")
     written = Path("result/summary.json").read_bytes()
@@ -378,6 +383,7 @@ def test_nothing_is_overwritten_without_force(run: Run) -> None:
     assert "--force" in error(run("report", "result", code=2))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_is_not_made_from_other_rows_than_were_used(run: Run) -> None:
     run(*MITIGATE, "--test", "test.csv", "--out", "result")
     for name in ("train.csv", "test.csv"):
@@ -394,6 +400,7 @@ def test_a_page_is_not_made_from_other_rows_than_were_used(run: Run) -> None:
         assert "train.csv; check the path" in error(run(*asked, code=2))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_edits_are_compared_with_a_model_before_them(run: Run) -> None:
     run(*MITIGATE, "--out", "result")
     asked = ("--table", "test.csv", *COLUMNS)

@@ -83,6 +83,7 @@ def received(written: Path, files: Path) -> Path:
     return Path("result")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_no_key_that_can_run_code_is_followed(run: Run, received: Path) -> None:
     settings = received / "settings.toml"
     whole = settings.read_text()
@@ -108,6 +109,7 @@ def test_no_key_that_can_run_code_is_followed(run: Run, received: Path) -> None:
     assert not list(Path().glob("new*"))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_to_give_again_is_said_as_a_command(run: Run) -> None:
     run("mitigate", "--model", "net.pt", *NET, *NUMBERS, *TABLES, *COLUMNS, *SMALL, "--out",
         "result odd")  # fmt: skip
@@ -128,6 +130,7 @@ def test_what_to_give_again_is_said_as_a_command(run: Run) -> None:
     assert "do not fit" in error(run(*some, "--model-args", '{"inputs": 4}', code=2))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_pickle_that_was_trusted_is_noted_too(run: Run) -> None:
     import pickle
 
@@ -161,6 +164,7 @@ def test_words_of_the_command_cannot_leave_their_quotes(run: Run, received: Path
     assert shlex.split(said[said.index("fairij report") :])[-1] == evil
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_limit_of_memory_is_never_taken_from_a_file(run: Run) -> None:
     """Or a received file could say how much memory it may take itself."""
     run(*MITIGATE, "--max-memory", "1000000000", "--out", "result")
@@ -211,6 +215,7 @@ def test_only_a_class_of_modules_is_called(run: Run, name: str) -> None:
         ("checkpoint", "/tmp/notes-{}"),
     ],
 )
+@pytest.mark.usefixtures("undrawn")
 def test_a_settings_file_writes_nothing_outside_its_folder(
     run: Run, key: str, value: str, tmp_path: Path
 ) -> None:
@@ -231,6 +236,7 @@ def test_a_settings_file_writes_nothing_outside_its_folder(
         assert not any(outside.iterdir())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_it_may_write_in_its_folder(run: Run) -> None:
     Path("received").mkdir()
     Path("received/own.toml").write_text("out = 'deep/new'\ncheckpoint = 'notes'\n")

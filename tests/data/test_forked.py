@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from biased import fair, problem
+from fairij import Grid
 from fairij.data import forked
 from fairij.method.selection import SelectionDefaults
 
@@ -77,7 +78,7 @@ def test_one_thread_in_a_forked_process(monkeypatch: pytest.MonkeyPatch) -> None
         with forked.one_thread_if_forked():
             assert torch.get_num_threads() == 2  # this process is none
         monkeypatch.setattr(forked, "_started_in", -1)
-        model = fair(verbose=False)
+        model = fair(search=Grid(points=2, scales=(1.0,)))
         model.selection = Listens(inside)
         problem().fit(model)
         assert inside

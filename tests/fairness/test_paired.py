@@ -80,7 +80,7 @@ def test_intervals_of_changes_are_those_of_resamples() -> None:
     data, rng, n = rows(3000, 2), np.random.default_rng(0), 3000
     found = compared(data)
     drawn = []
-    for _ in range(40):
+    for _ in range(30):
         some = rng.integers(0, n, n)
         part = {"y": data["y"][some], "groups": data["groups"][some]}
         part["chances"] = [p[some] for p in data["chances"]]

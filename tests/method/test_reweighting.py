@@ -184,8 +184,17 @@ def test_hard_gaps_have_the_value_of_the_metric_and_soft_gradients(name: str, cl
 # --- end to end -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("search", ["reweight", "path"])
-@pytest.mark.parametrize("validation", ["reuse", "split", "cross_fit"])
+@pytest.mark.parametrize(
+    ("search", "validation"),
+    [
+        ("reweight", "reuse"),
+        ("path", "split"),
+        ("reweight", "cross_fit"),
+        pytest.param("path", "reuse", marks=pytest.mark.slow),
+        pytest.param("reweight", "split", marks=pytest.mark.slow),
+        pytest.param("path", "cross_fit", marks=pytest.mark.slow),
+    ],
+)
 def test_the_returned_model_is_the_chosen_candidate(search: str, validation: str) -> None:
     module, data = network()
     fair = fit(module, data, search=search, validation_use=validation, damping=(1e-2, 3e-2))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
+from audit_cases import made
+from jsonschema import ValidationError
 from report_cases import HOSTILE, make_case
 from sklearn import config_context
 from sklearn.exceptions import NotFittedError
 
 from biased import fair, problem
 from fairij import audit
-from fairij.report import influence_curve, write_report
+from fairij.report import influence_curve, write_audit, write_report
 from fairij.report.plots import rate_chart
 
 
@@ -56,6 +61,25 @@ def test_no_label_of_an_axis_is_rounded_to_another(tmp_path: Path) -> None:
     curve = influence_curve(np.array([0.00117, 0.0006, 0.0001]), marked=0)
     labels = labels_along(curve, "Y", tmp_path)
     assert labels == ["0", "2e-4", "4e-4", "6e-4", "8e-4", "1e-3", "1.2e-3"]
+
+
+@pytest.mark.parametrize("name", ["binary", "an audit"])
+def test_charts_of_a_page_follow_the_schema(
+    name: str, written: Callable[[str], tuple[Any, Path]], tmp_path: Path
+) -> None:
+    """They are not checked while a page is written."""
+    if name == "an audit":
+        page = write_audit(made("two"), tmp_path / "audit.html")
+    else:
+        page = written(name)[1]
+    found = re.findall(r'id="spec-[^>]*>(.*?)</script>', page.read_text(), re.DOTALL)
+    assert len(found) > 3
+    for text in found:
+        spec = json.loads(text)
+        alt.LayerChart.validate(spec)
+    spec["layer"][0]["mark"] = {"type": "point", "colour": "red"}
+    with pytest.raises(ValidationError):
+        alt.LayerChart.validate(spec)
 
 
 def test_the_frontier_holds_every_candidate_and_names_two() -> None:

@@ -228,7 +228,7 @@ def check_scores(kind: str, form: str, size: int, X: Array, y: Any, keep: bool) 
 
 
 DRAWN = given(kind=kinds, form=forms, size=sizes, X=tables(), y=labels(Y), keep=st.booleans())
-test_scores = settings(asked, max_examples=40)(DRAWN(check_scores))
+test_scores = settings(asked, max_examples=25)(DRAWN(check_scores))
 test_many_scores = pytest.mark.slow(settings(asked, max_examples=100)(DRAWN(check_scores)))
 
 
@@ -281,7 +281,7 @@ DRAWN_WITH_VALIDATION = given(
     damping=DAMPINGS,
     keep=st.booleans(),
 )
-test_fits = settings(asked, max_examples=20)(DRAWN_WITH_VALIDATION(check_fits))
+test_fits = settings(asked, max_examples=12)(DRAWN_WITH_VALIDATION(check_fits))
 test_many_fits = pytest.mark.slow(
     settings(asked, max_examples=50)(DRAWN_WITH_VALIDATION(check_fits))
 )

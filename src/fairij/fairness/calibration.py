@@ -23,7 +23,7 @@ def calibration_curves(scored: Scores, confidence: float) -> pd.DataFrame:
     def total(values: Array) -> Array:
         return np.bincount(place, values, len(edges) + 1).astype(np.float64)
 
-    curves = []
+    curves, names = [], []
     for code, name in enumerate(scored.groups.names):
         weight = member[:, code]
         rows = total(weight)
@@ -33,6 +33,8 @@ def calibration_curves(scored: Scores, confidence: float) -> pd.DataFrame:
         )
         worth = ratio_of(rows**2, total(weight**2), empty=0)  # rows of equal weight
         low, high = wilson(share, worth, confidence)
-        lines = np.stack([score, share, low, high, worth], -1)[some]
-        curves.append(pd.DataFrame(lines, columns=COLUMNS[1:]).assign(group=name))
-    return pd.concat(curves, ignore_index=True)[COLUMNS]
+        curves.append(np.stack([score, share, low, high, worth], -1)[some])
+        names += [name] * int(some.sum())
+    found = pd.DataFrame(np.concatenate(curves), columns=COLUMNS[1:])
+    found.insert(0, "group", names)
+    return found

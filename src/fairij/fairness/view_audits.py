@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -113,5 +114,14 @@ def together(
 
 def frame_of(lines: list[tuple[str, str, float, float, float]]) -> pd.DataFrame:
     """One line for each view and metric."""
+    return _frame_of(lines) if lines else _no_lines().copy()
+
+
+def _frame_of(lines: list[tuple[str, str, float, float, float]]) -> pd.DataFrame:
     names = ["view", "metric", "value", "low", "high"]
     return pd.DataFrame(lines, columns=names).set_index(names[:2]).astype(float)
+
+
+@cache
+def _no_lines() -> pd.DataFrame:
+    return _frame_of([])

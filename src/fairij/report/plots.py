@@ -60,8 +60,8 @@ def tooltips(**formats: str) -> list[alt.Tooltip]:
 
 
 def layered(*charts: Any, **properties: Any) -> alt.LayerChart:
-    chart: Any = alt.layer(*charts)
-    return chart.properties(**({"width": WIDTH, "height": HEIGHT} | properties))
+    chart: alt.LayerChart = alt.layer(*charts, **({"width": WIDTH, "height": HEIGHT} | properties))
+    return chart
 
 
 def _thinned(length: int, marked: int) -> NDArray[np.int64]:

@@ -84,7 +84,9 @@ def test_round_trip(name: str) -> None:
     assert np.array_equal(told(model, data.X_new), before)
 
 
-@pytest.mark.parametrize("name", ["voting", "voting with a forest", "stack"])
+@pytest.mark.parametrize(
+    "name", ["voting", pytest.param("voting with a forest", marks=pytest.mark.slow), "stack"]
+)
 def test_the_gap_falls(name: str) -> None:
     task, model = MODELS[name]
     data = table(task)

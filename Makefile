@@ -46,6 +46,7 @@ bench: $(READY)
 
 bench-trees: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trees
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trees_search
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

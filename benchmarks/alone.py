@@ -121,9 +121,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     asked = parser.parse_args()
     adult_splits(0)  # fetches the files once
-    start = cpu_seconds()
+    code, start = code_hash(), cpu_seconds()
     records = measured(tuple(asked.seeds), asked.processes)
-    result = {"version": __version__, "code": code_hash(), "machine": machine(), "near": NEAR}
+    result = {"version": __version__, "code": code, "machine": machine(), "near": NEAR}
     result |= {"cpu_seconds": round(cpu_seconds() - start)}
     RESULTS.write_text(json.dumps(result | {"records": records}, indent=1) + "\n")
     for record in records:

@@ -167,13 +167,13 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--processes", type=int, default=1)
     asked = parser.parse_args()
-    start, records = cpu_seconds(), list[dict[str, Any]]()
+    code, start, records = code_hash(), cpu_seconds(), list[dict[str, Any]]()
     for found in spread(partial(measured, asked.trials), CASES, asked.processes):
         records += found
         for record in records[-len(METRICS) :]:
             print(*(f"{value!s:>12}" for value in record.values()), flush=True)
     lowest = min(record["coverage"] for record in records)
-    result = {"version": __version__, "code": code_hash(), "machine": machine()}
+    result: dict[str, Any] = {"version": __version__, "code": code, "machine": machine()}
     result |= {"trials": asked.trials, "lowest": lowest}
     result |= {"cpu_seconds": round(cpu_seconds() - start)}
     RESULTS.write_text(json.dumps(result | {"records": records}, indent=1) + "\n")

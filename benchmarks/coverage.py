@@ -165,13 +165,12 @@ def measured(trials: int, processes: int) -> list[dict[str, Any]]:
         for first in range(0, trials, AT_ONCE)
     ]
     found = spread(Part.run, parts, processes)
-    records = []
+    records: list[dict[str, Any]] = []
     for constraint, count in cells:
         some = [one for _ in range(0, trials, AT_ONCE) for one in next(found)]
         records += records_of(constraint, count, some)
         for record in records[-len(RULES) - 2 :]:
             print(*(f"{value!s:>18}" for value in record.values()), flush=True)
-    found.close()
     return records
 
 
@@ -180,10 +179,10 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--processes", type=int, default=1)
     asked = parser.parse_args()
-    start = cpu_seconds()
+    code, start = code_hash(), cpu_seconds()
     records = measured(asked.trials, asked.processes)
     outside = [r for r in records if not BAND[0] <= r["coverage"] <= BAND[1]]
-    result = {"version": __version__, "code": code_hash(), "machine": machine()}
+    result: dict[str, Any] = {"version": __version__, "code": code, "machine": machine()}
     result |= {"trials": asked.trials, "band": BAND}
     result |= {"cpu_seconds": round(cpu_seconds() - start), "outside": len(outside)}
     RESULTS.write_text(json.dumps(result | {"records": records}, indent=1) + "\n")

@@ -138,9 +138,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     asked = parser.parse_args()
     adult_splits(0)  # fetches the files once
+    code = code_hash()  # later changes to the files do not count
     records = [record for found in spread(trial, asked.seeds, asked.processes) for record in found]
     rows = summary(records)
-    result = {"version": __version__, "code": code_hash(), "machine": machine(), "damping": 1e-2}
+    result = {"version": __version__, "code": code, "machine": machine(), "damping": 1e-2}
     result["summary"] = rows
     RESULTS.write_text(json.dumps(result | {"records": records}, indent=1) + "\n")
     for row in rows:

@@ -287,6 +287,18 @@ def ensembles() -> str:
     return _frontier("LightGBM")
 
 
+def trees_search() -> str:
+    """What the default search costs on LightGBM, in seconds and in trainings."""
+    cells: dict[tuple[str, str], list[str]] = {}
+    for row in _record("trees_search.json")["rows"]:
+        about = (row["data"].split(",")[0], row["constraint"].replace("_", " "))
+        cells.setdefault(about, [f"{row['train_seconds']:.2f}"])
+        cells[about].append(f"{row['fit_seconds']:.2f} ({row['trainings']:.1f})")
+    names = dict.fromkeys(row["search"] for row in _record("trees_search.json")["rows"])
+    head = ["table and gap", "a training", *(f"`{name}`" for name in names)]
+    return _table(head, [[", ".join(about), *own] for about, own in cells.items()])
+
+
 def _frontier(model: str) -> str:
     found: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
     for row in read_records(ROOT / "studies" / "frontier"):
@@ -333,6 +345,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "default_tables": default_tables,
     "networks": networks,
     "ensembles": ensembles,
+    "trees_search": trees_search,
     "families_of_numbers": families_of_numbers,
     "black_boxes": black_boxes,
 }

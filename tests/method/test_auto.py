@@ -146,7 +146,7 @@ def test_few_directions_are_only_taken_where_they_may_stand_for_all(
     assert found.search_.directions is None
     assert len(found.moves_) > 2
     forms = Auto().forms(trained_together=False, drop="fairness", linear=True)
-    assert forms.search.directions == 30
+    assert forms.search.directions == 20
 
 
 @pytest.mark.parametrize("model", [forest, fitted], ids=["trees", "torch"])
@@ -200,5 +200,5 @@ def test_without_chances_the_plain_form_is_taken_and_it_says_why(
     data = problem(task)
     kind = LGBMRegressor if task == "real" else LGBMClassifier
     found = data.fit(FairIJ(forest(data.X, data.y, kind), constraints=constraint, search="auto"))
-    assert found.search_ == Constrained(directions=30)
+    assert found.search_ == Constrained(directions=20)
     assert "needs a constraint that compares rates" in found.diagnostics_["search_reason"]

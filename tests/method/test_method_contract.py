@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairij import SOLVERS, AccuracyBudget, Budget, LowestGap, TargetGap
+from fairij import SOLVERS, AccuracyBudget, Budget, Constrained, LowestGap, TargetGap
 from fairij.language import BalancedAccuracyBudget
 from fairij.method.contract import check_search, check_selection, check_solver
 from fairij.method.rules import RULES
@@ -28,6 +28,11 @@ def test_solvers(solver: Any) -> None:
 @pytest.mark.parametrize("search", SEARCHES)
 def test_searches(search: str) -> None:
     check_search(search)
+
+
+@pytest.mark.parametrize("settings", [{}, {"directions": 3}], ids=["all", "few directions"])
+def test_the_form_of_trees(settings: dict[str, int]) -> None:
+    check_search(Constrained(chances=True, loss_on="validation", **settings))
 
 
 @pytest.mark.parametrize(

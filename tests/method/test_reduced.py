@@ -16,6 +16,7 @@ from xgboost import XGBClassifier
 from biased import problem
 from fairij import Constrained, FairIJ
 from fairij.errors import InvalidInputError
+from fairij.method.search import reduced
 from fairij.method.search.reduced import Table
 
 DATA = problem()
@@ -65,6 +66,21 @@ def test_several_classes_and_groups() -> None:
     model = forest(data.X, data.y)
     found = edited(model, "demographic_parity_balanced", data, directions=20, **FORM)
     assert found.candidates_["gap"].min() < 0.8 * found.candidates_["gap"][0]
+
+
+def test_every_gap_has_five_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    widths = list[int]()
+
+    def spanned(*given: Any) -> Any:
+        basis = whole(*given)
+        widths.append(basis.shape[1])
+        return basis
+
+    whole = reduced.spanned
+    monkeypatch.setattr(reduced, "spanned", spanned)
+    for directions in (1, 12):
+        edited(forest(), directions=directions, **FORM)  # equalized odds of two groups: two gaps
+    assert widths == [10, 12]
 
 
 def test_observed_groups_and_the_training_loss() -> None:

@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from report_cases import make_case
 
@@ -130,3 +131,26 @@ def test_with_three_groups_the_page_says_which_score_drops_rows(tmp_path: Path) 
 @pytest.mark.parametrize("rule", [LowestGap(), TargetGap(0.9), AccuracyBudget(0.9)])
 def test_what_is_reached_is_not_mentioned(rule: Any) -> None:
     assert not shortfalls(fitted(rule), rows())
+
+
+def test_groups_of_test_rows_that_no_validation_row_has_are_said() -> None:
+    case = make_case("binary")
+    given = {name: case.arguments[f"{name}_test"] for name in ("X", "y", "sensitive_features")}
+    X, y, groups = (np.asarray(values) for values in given.values())
+    assert not any("Groups that" in text for text in _said(case.fitted, X, y, groups))
+    other, first = groups.astype(object).copy(), groups[0]
+    other[[3, 5, 8]] = "another"
+    told = next(text for text in _said(case.fitted, X, y, other) if "Groups that" in text)
+    assert told.startswith("Groups that no validation row has: 'another' (3) of the test rows.")
+    alone = groups == first
+    told = next(t for t in _said(case.fitted, X[alone], y[alone], other[alone]) if "none of" in t)
+    names = {str(name) for name in np.unique(groups)} - {str(first)}
+    assert all(f"{name!r}" in told for name in names)
+    many = np.array([f"town {n % 30}" for n in range(len(y))])
+    assert any("and 22 more of the test rows" in text for text in _said(case.fitted, X, y, many))
+
+
+def _said(model: FairIJ, *rows: Any) -> list[str]:
+    shown = on_test_rows(model, *rows)
+    assert shown is not None
+    return shown.said

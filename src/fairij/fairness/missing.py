@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,28 @@ def without_group(groups: Groups) -> tuple[str, ...]:
             "(Chen et al. 2019, Kallus et al. 2022), and intervals do not show it."
         )
     return tuple(told)
+
+
+def unmet_groups(rows: str, measured: Mapping[str, int], validation: Collection[str]) -> list[str]:
+    """Sentences on groups that only these rows have, or only the validation rows."""
+    told, new = [], {name: n for name, n in measured.items() if n and name not in validation}
+    if new:
+        listed = _some([f"{name!r} ({n:,})" for name, n in new.items()])
+        told.append(
+            f"Groups that no validation row has: {listed} of the {rows}. The edit was made and "
+            "chosen without them, so nothing kept their rates near those of the others."
+        )
+    if absent := [repr(name) for name in validation if not measured.get(name)]:
+        told.append(
+            f"Groups that none of the {rows} has, but validation rows have: {_some(absent)}. The "
+            "gaps here say nothing of them."
+        )
+    return told
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MOST_TOLD
+    return ", ".join(names[:MOST_TOLD]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def small_groups(sizes: Sequence[int], groups: Sequence[str]) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def _context() -> SearchContext:
         lambda _: inverse,
         signed_at,
         lambda there, damping, *_: Exact().prepare(GGN(there), damping),
-        lambda *_: (objective, signed_at),
+        lambda *_: (objective, signed_at, False),
     )
 
 

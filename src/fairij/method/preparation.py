@@ -41,9 +41,17 @@ from fairij.method.rules import RULES
 from fairij.method.search import SEARCHES
 from fairij.method.search.base import Search, SearchDefaults
 from fairij.method.selection import BUDGETED, OF_NUMBERS, Selection, SelectionDefaults
+from fairij.method.weighing import weighing_notices
 from fairij.models.base import HELD_BACK, Editable, Held
 from fairij.models.doubts import check_are_logits, doubts
-from fairij.models.labels import Labels, check_runs, decision_of, encode_labels, known_classes
+from fairij.models.labels import (
+    Labels,
+    check_runs,
+    class_words,
+    decision_of,
+    encode_labels,
+    known_classes,
+)
 from fairij.models.losses import LOSSES, Loss, get_loss
 from fairij.solvers import SOLVERS
 from fairij.solvers.base import Solver, SolverDefaults
@@ -252,6 +260,7 @@ def prepare(editable: Editable, data: Data, settings: Settings) -> Prepared:
     notices += map(Notice, without_group(data.groups))
     if not is_streamed(data.X) and data.weight is None and data.rows is None:
         notices += exchanged_notices(objective, z_val, labels.validation, model_val)
+    notices += weighing_notices(objective, class_words(labels.classes))
     notices += [Notice(text) for text in [said(settings.asked_constraint)] if text]
     validation, held = GroupedRows(data.X_val, labels.validation, data.groups, model_val), None
     if settings.holdout_fraction != 0:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pandas as pd
 
+from fairij.method.encoding import NoChancesError
 from fairij.method.engine import Engine
-from fairij.method.group_model import NoChancesError, check_chances
+from fairij.method.group_model import check_chances
 from fairij.method.preparation import Prepared, Settings
 from fairij.method.run import silent, timed
 from fairij.method.search.base import Search

@@ -18,7 +18,7 @@ from fairij.errors import InvalidInputError
 from fairij.fairness import Audit
 from fairij.fairness.groups import numbers
 from fairij.fairness.joint import AND
-from fairij.fairness.missing import AS_CHANCES, WITHOUT
+from fairij.fairness.missing import AS_CHANCES, WITHOUT, unmet_groups
 from fairij.fairness.paired import Paired
 from fairij.fairness.views import SUFFIX, cells_of
 from fairij.method.tried import Reader
@@ -273,8 +273,15 @@ def on_test_rows(
     reader = Reader(fitted.loss_, fitted.classes_, *how)
     with speaking_of("sensitive_features_test", instead_of="sensitive_features"):
         y = torch.from_numpy(_encoded(fitted, truth))
-        found = reader.tried((before, after), y, groups, fitted.decisions_)
-    return compared(fitted, "test rows", *found)
+        old, new, moved = reader.tried((before, after), y, groups, fitted.decisions_)
+    rows = "test rows"
+    known = [name for name, size in _sizes(fitted.before_).items() if size]
+    notes = unmet_groups(rows, _sizes(old), known)
+    return compared(fitted, rows, replace(old, notes=(*notes, *old.notes)), new, moved)
+
+
+def _sizes(audit: Audit) -> dict[str, int]:
+    return {str(name): int(size) for name, size in audit.by_group["count"].items()}
 
 
 def on_held_out_rows(fitted: FairIJ) -> Comparison | None:

@@ -11,7 +11,7 @@ from fairij.method.search.base import Account, Forms, Proposal, SearchContext, S
 from fairij.method.search.constrained import Constrained
 from fairij.method.search.dropping import Grid
 
-DIRECTIONS = 30  # in which a tree ensemble is searched, where that is possible
+DIRECTIONS = 20  # in which a tree ensemble is searched, where that is possible
 BY_CHANCES = (
     "The constrained search was taken with the validation loss and chances of groups: the many "
     "leaves of trees have memorised the training rows, and would fit the groups of few rows."
@@ -67,7 +67,7 @@ class Auto(SearchDefaults):
             return Forms(Constrained(), OF_LOSS)
         directions = DIRECTIONS if linear else None
         held = Constrained(
-            steps=10,
+            steps=8,
             chances=True,
             loss_on="validation",
             cheapest_first=True,

@@ -84,8 +84,8 @@ class Constrained(SearchDefaults):
         Where the gap is a sum, as that of "equalized_odds": close the gaps first whose closing
         costs the least loss. Otherwise close all of them together.
     directions : int or None, default=None
-        Search in so many directions of the parameters only, which takes far less time. For tree
-        ensembles; None for all directions.
+        Search in so many directions of the parameters only (at least five for each gap), which
+        takes far less time. For tree ensembles; None for all directions.
 
     Examples
     --------

@@ -23,6 +23,7 @@ from fairij.solvers.base import Inverse
 from fairij.solvers.exact import Exact
 
 NOTHING_NEW = 1e-8  # of a direction, beside the earlier ones
+EACH = 5  # directions for each gap, at least
 
 
 @dataclass(frozen=True)
@@ -99,10 +100,10 @@ def reduced(context: SearchContext, directions: int) -> tuple[SearchContext, Ten
 
 
 def spanned(context: SearchContext, most: int) -> Tensor:
-    """Orthonormal columns that span ``G, H G, H^2 G, ...``, ``(D, m)`` with ``m <= most``."""
+    """Orthonormal columns that span ``G, H G, H^2 G, ...``, ``(D, m)``; see `EACH`."""
     o, curvature = context.objective, GGN(context.objective)
     waiting = list(context.signed_at(o, torch.zeros_like(o.theta)).gradients.T)
-    found = o.theta.new_zeros(0, len(o.theta))
+    found, most = o.theta.new_zeros(0, len(o.theta)), max(most, EACH * len(waiting))
     while waiting and len(found) < min(most, len(o.theta)):
         v = waiting.pop(0)
         size = v.norm()

@@ -22,7 +22,7 @@ from fairij.models.text.tokens import Tokens, longest_first
 from fairij.models.text.transformers import TransformersEditable
 from fairij.models.text.triggers import TriggerTokens
 from fairij.models.torch.batches import retried
-from fairij.models.torch.module import canonical_outputs
+from fairij.models.torch.outputs import canonical_outputs
 
 Screening = Literal["linear", "exact"]
 

@@ -23,6 +23,7 @@ from fairij.models.torch.autograd import MODES, JvpMode, saved_bytes, working_mo
 from fairij.models.torch.batches import flatten, mapped, retried, row_shapes, sliced
 from fairij.models.torch.factored import comes_in_factors
 from fairij.models.torch.linearization import PROBE_ROWS, TorchEvaluator, TorchLinearization
+from fairij.models.torch.outputs import canonical_outputs
 from fairij.models.torch.readings import AsGiven, Reading, reading_of
 
 FACTOR_ROWS = 4 * PROBE_ROWS  # on which factors are tried
@@ -254,19 +255,6 @@ class TorchEditable(EditableDefaults):
             about += f"{name} {type(layer).__qualname__} {extra}"
         about += "".join(described(name, t) for name, t in self._fitted.items())
         return tensors_fingerprint(self._fixed.items(), about)
-
-
-def canonical_outputs(out: Any, rows: int) -> Tensor:
-    """Outputs as ``(N,)`` or ``(N, C)``, from a tensor, a tuple or an object with ``logits``."""
-    out = out.logits if hasattr(out, "logits") else out[0] if isinstance(out, tuple) else out
-    if isinstance(out, Tensor) and rows == 1 and out.ndim < 2 and out.shape != (1,):
-        out = out[None]  # the module squeezed the row axis away
-    if not isinstance(out, Tensor) or out.ndim not in (1, 2):
-        found = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        raise InvalidInputError(
-            f"The model must return one row of outputs per data point, (N,) or (N, C); got {found}."
-        )
-    return out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
 
 
 def choose_parameters(module: nn.Module, wanted: str | Sequence[str]) -> list[str]:

@@ -62,7 +62,7 @@ def fear_section(records: pd.DataFrame) -> str:
         some = some.reindex(columns=list(dict.fromkeys([*some.columns, MACHINE])))
         named = some.groupby(["model", "identity", MACHINE], sort=False, dropna=False)
         for (model, identity, machine), block in named:
-            where = "" if pd.isna(machine) else f", {machine}"
+            where = f", {machine}" if isinstance(machine, str) else ""
             parts.append(f"### {model}, comments that mention “{identity}”{where}\n")
             parts.append(_made_on(block, rows))
             for constraint, short in (("equalized_odds", "EO"), ("demographic_parity", "DP")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pandas as pd
 
@@ -55,7 +56,7 @@ def chosen(block: pd.DataFrame) -> str | None:
     return min(own, key=lambda rule: means.loc[rule, "training_equalized_odds"]) if own else None
 
 
-def _by_rule(some: pd.DataFrame) -> pd.DataFrame:
+def _by_rule(some: pd.DataFrame) -> Any:  # a frame
     """Return means over seeds by setting; the unedited model has the name ""."""
     return some.assign(rule=some["rule"].fillna("")).groupby("rule").mean(numeric_only=True)
 
@@ -113,7 +114,7 @@ def _verdict(model: str, block: pd.DataFrame, mentions: pd.DataFrame) -> str:
     return " ".join(said) + "\n"
 
 
-def _noise(rates: pd.Series, identity: str, mentions: pd.DataFrame) -> float:
+def _noise(rates: Any, identity: str, mentions: pd.DataFrame) -> float:
     """Return the deviation of the gap by the sampling of the test comments that mention it."""
     counts = mentions[(mentions["method"] == "mentions") & (mentions["identity"] == identity)]
     counts = counts[counts["part"] == "test"] if len(counts) else counts

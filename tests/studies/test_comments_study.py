@@ -129,6 +129,7 @@ def test_sentences_tried_on_two_machines_and_on_fewer_comments_have_tables_of_th
     lora = page[page.index("### LoRA") :]
     assert "Trained and edited on: NVIDIA H200." in lora
     assert "there are 3,000 training and" in lora
+    assert "Not run on this model: GapReg; HGR; Fair-IJ, rows dropped; " in lora
     assert "9,000 training comments in all" in page
 
 

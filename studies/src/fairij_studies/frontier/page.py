@@ -64,8 +64,8 @@ partly best by luck, so this is hard on every single method. A method with fewer
 shown, but not judged. Seeds of Adult share UCI's test rows:
 its intervals do not cover the draw of these rows. The records were made on two machines. Models of
 LightGBM and logistic regression are equal on both; networks that are trained from one seed differ
-a little, and so do some of the models that are compared in pairs. Thresholds per group see the group at
-prediction: they are shown for scale and do not compete.
+a little, and so do some of the models that are compared in pairs. Thresholds per group see the
+group at prediction: they are shown for scale and do not compete.
 """
 
 

@@ -6,6 +6,9 @@ READY := $(VENV)/.ready
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
 ALL := --editable '.[test,lint,datasets,docs]'
 
+# else every process that a test starts would compile all libraries again
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-slow test-oldest lint format bench bench-trees docs docs-version release-check clean
 
 $(READY): pyproject.toml studies/pyproject.toml constraints.txt excluded.txt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def made() -> list[Demo]:
 def folder(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, made: list[Demo]
 ) -> Path:
-    """The demo's folder; the network is trained for fewer epochs where time is short."""
+    """The demo's folder; where time is short a smaller network is trained for fewer epochs."""
     torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("demo") / "fairij-demo"
 
@@ -41,6 +42,10 @@ def folder(
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(out.parent)
         patch.setattr(demonstration, "run_demo", noted)
+        if request.param < 100:
+            patch.setattr(
+                demonstration, "train_mlp", partial(train_mlp, hidden=16, learning_rate=1e-3)
+            )
         result = runner.invoke(app, ["demo"])
     assert result.exit_code == 0, result.output
     assert "UCI Adult, official test set" in result.output

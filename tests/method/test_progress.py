@@ -38,13 +38,13 @@ def test_without_a_terminal_long_work_says_a_line_a_minute(
     now = [0.0]
     monkeypatch.setattr(lines, "__kwdefaults__", {**lines.__kwdefaults__, "clock": lambda: now[0]})
     with shown_if("auto") as progress:
-        for seconds, done in ((0, 0), (59, 9), (61, 10), (100, 20), (121, 20), (150, 40)):
+        for seconds, done in ((0, 0), (59, 9), (61, 10), (100, 20), (121, 26), (150, 40)):
             now[0] = seconds
             progress("candidates", done, 40)
     shown = capsys.readouterr()
     assert shown.err.splitlines() == [
         "candidates: 25%, 3 minutes left",
-        "candidates: 50%, 2 minutes left",
+        "candidates: 65%, 1 minute left",
     ]
     assert shown.out == ""
 

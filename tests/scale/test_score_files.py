@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from apart import run_apart
 from disks import small_disk
 from fairij.scale.streamed_scores import score_file
 
@@ -41,7 +40,7 @@ for path in sys.argv[1:]:
 def test_scores_on_a_full_disk(disk: Path) -> None:
     """In a process of its own, which a memory map would end."""
     paths = [str(disk / name) for name in ("s.npy", "s.parquet")]
-    done = subprocess.run([sys.executable, "-c", WRITE, *paths], capture_output=True, text=True)
+    done = run_apart(WRITE, *paths)
     assert done.returncode == 0
     assert not done.stderr
     said = done.stdout.splitlines()

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from apart import run_apart
 from biased import L2, fitted, problem
 from fairij import Constrained, FairIJ, Grid
 
@@ -26,21 +22,9 @@ Met = list[dict[str, Any]]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run all cases of `two_processes.py` once."""
     folder = tmp_path_factory.mktemp("two")
-    with (folder / "said.txt").open("w") as said:
-        started = subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(folder)],
-            stderr=said,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            start_new_session=True,
-        )
-        try:
-            started.wait(240)  # one that waits for the other does not end
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
-    problems = (folder / "said.txt").read_text()[-2000:]
-    assert (folder / "0.json").exists(), problems
+    code = "import runpy, sys; runpy.run_path(sys.argv[2], run_name='__main__')"
+    done = run_apart(code, folder, SCRIPT, timeout=240)  # one that waits for the other has no end
+    assert (folder / "0.json").exists(), done.stderr[-2000:]
     return folder
 
 

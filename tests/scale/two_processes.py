@@ -1,7 +1,7 @@
 """What two processes do in `test_two_processes`, case by case, after one start.
 
-``python two_processes.py FOLDER``. It forks once all libraries are loaded, which takes longer than
-the cases. Each process writes what it met to ``RANK.json``.
+``python two_processes.py FOLDER``. It forks once the libraries are loaded. Each process writes what
+it met to ``RANK.json``.
 """
 
 from __future__ import annotations

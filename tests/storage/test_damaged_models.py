@@ -7,9 +7,7 @@ the format can tell that its content has changed, none is believed.
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 import warnings
 from collections import Counter
@@ -23,6 +21,7 @@ import torch
 from typer.testing import CliRunner
 
 import plain_files
+from apart import run_apart
 from damage import damaged
 from fairij.cli import app
 from fairij.cli.folder import read_result
@@ -126,13 +125,7 @@ def native(times: int, tmp_path_factory: pytest.TempPathFactory) -> dict[str, di
     here = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     code = "import sys; sys.path[:0] = sys.argv[3:]; import test_damaged_models as t; "
     code += "t.try_native(*sys.argv[1:3])"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder), str(times), *here],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    done = run_apart(code, folder, times, *here)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{") or line in NATIVE]
     assert done.returncode == 0, f"{lines[-1:]} ended the process: {done.stderr[-3000:]}"
     return {name: json.loads(text) for name, text in zip(lines[::2], lines[1::2], strict=True)}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from apart import run_apart
 from biased import problem
 from fairij import BlackBox
 from fairij.errors import FairIJError, InvalidInputError
@@ -127,9 +126,7 @@ def test_changed_onnx_files_are_read_or_refused(tmp_path: Path) -> None:
     made = skl2onnx.to_onnx(MODEL, rows[:1], options={"zipmap": False})
     (tmp_path / "model.onnx").write_bytes(made.SerializeToString())
     np.save(tmp_path / "rows.npy", rows)
-    done = subprocess.run(
-        [sys.executable, "-c", CHANGED], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run_apart(CHANGED, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1].replace("'", '"'))
     assert sum(found.values()) == 60

@@ -31,13 +31,13 @@ def simple(X: Any, s: Codes, X_new: Any, n: int) -> Array:
 
 
 def cautious(X: Any, s: Codes, X_new: Any, n: int) -> Array:
-    """The same by a more cautious one."""
-    return _fitted(_logistic(X, s, CAUTIOUS), X, s, n)(X_new)
+    """The same by a more cautious one, in half the time: its numbers have half of the digits."""
+    return _fitted(_logistic(X, s, CAUTIOUS), X.astype(np.float32), s, n)(X_new)
 
 
 def close(X: Any, s: Codes, n: int) -> Callable[[Any], Array]:
     """What gives ``P(s | x)`` of new rows: the mean of `cautious` and, for few columns, trees."""
-    models = [_fitted(_logistic(X, s, CAUTIOUS), X, s, n)]
+    models = [_fitted(_logistic(X, s, CAUTIOUS), X.astype(np.float32), s, n)]
     if len(s) and not _is_wide(X):
         told = _telling(X, s)
         trees = _fitted(HistGradientBoostingClassifier(random_state=0, **TREES), X[:, told], s, n)

@@ -68,7 +68,8 @@ def lines(
         start, at = begun.setdefault(phase, (now, done))
         if done > at and (now - said >= every or (ends and done >= total)):
             left = (now - start) / (done - at) * (total - done) / 60
-            print(f"{phase}: {done / total:.0%}, {left:.0f} minutes left", file=sys.stderr)
+            unit = "minute" if round(left) == 1 else "minutes"
+            print(f"{phase}: {done / total:.0%}, {left:.0f} {unit} left", file=sys.stderr)
             said = now
 
     return listen

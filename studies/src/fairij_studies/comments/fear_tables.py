@@ -62,11 +62,12 @@ def fear_section(records: pd.DataFrame) -> str:
         some = some.reindex(columns=list(dict.fromkeys([*some.columns, MACHINE])))
         named = some.groupby(["model", "identity", MACHINE], sort=False, dropna=False)
         for (model, identity, machine), block in named:
-            where = "" if pd.isna(machine) else f", {machine}"
+            where = f", {machine}" if isinstance(machine, str) else ""
             parts.append(f"### {model}, comments that mention “{identity}”{where}\n")
             parts.append(_made_on(block, rows))
             for constraint, short in (("equalized_odds", "EO"), ("demographic_parity", "DP")):
                 parts.append(_table(block[block["constraint"] == constraint], constraint, short))
+            parts.append(_absent(block))
     missing = [name for name in TRIED if name not in set(tables["model"])]
     if missing and not bool(records["quick"].any()):
         parts.append(f"Not run yet on sentences: {', '.join(missing)}.\n")
@@ -98,6 +99,15 @@ def _table(block: pd.DataFrame, constraint: str, short: str) -> str:
         cells = [_spread(100 * rows["balanced_accuracy"], 1), _spread(rows[constraint], 3), *shares]
         lines.append(f"| {name} | {' | '.join(cells)} | {rows['seed'].nunique()} |")
     return "\n".join(lines) + "\n"
+
+
+def _absent(block: pd.DataFrame) -> str:
+    """Name the methods without any record of this model."""
+    run = {name.partition(" (")[0] for name, _ in _by_method(block)}
+    absent = [name for name in (*NAMES.values(), *RULES.values()) if name not in run]
+    if not absent or bool(block["quick"].any()):
+        return ""
+    return f"Not run on this model: {'; '.join(absent)}.\n"
 
 
 def _by_method(block: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:

@@ -236,6 +236,19 @@ def test_edits_that_all_cost_too_much_are_named() -> None:
     assert "Every edit costs more than the budgets allow" in str(Budget().remark(candidates, 0))
 
 
+def test_a_model_that_is_returned_unchanged_always_says_why() -> None:
+    # one edit is allowed, but its gap is larger; all with a smaller gap cost too much
+    some = four(gap=[0.2, 0.25, 0.1, 0.0], auc=[0.9, 0.9, 0.8, 0.8])
+    assert Budget().choose(some) == 0
+    assert "Every edit with a smaller gap costs more than" in str(Budget().remark(some, 0))
+    worse = four(gap=[0.2, 0.25, 0.3, 0.4])
+    assert Budget().choose(worse) == 0
+    assert "No edit that was tried made the gap smaller" in str(Budget().remark(worse, 0))
+    slightly = four(gap=[0.2, 0.199, 0.3, 0.4])  # within the error of the gap
+    assert Budget(errors=1).choose(slightly) == 0
+    assert "makes the gap clearly smaller" in str(Budget(errors=1).remark(slightly, 0))
+
+
 def test_a_target_is_enough() -> None:
     assert Budget(target=0.1).choose(four()) == 1
     assert Budget(target=0.1).shortfall(0.1) is None

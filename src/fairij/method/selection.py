@@ -256,14 +256,32 @@ class Budget(SelectionDefaults):
                 "unchanged. More validation rows may show a gap. `Budget(confidence=0)`, on the "
                 "command line `--budget confidence=0`, edits in any case."
             )
-        lowest = float(np.min(candidates["gap"]))
-        if chosen == 0 and lowest < gap and not self.allowed(candidates)[1:].any():
+        if chosen or len(candidates["gap"]) < 2 or not gap > 0:
+            return None
+        return self._why_unchanged(candidates)
+
+    def _why_unchanged(self, candidates: Measures) -> str:
+        gaps, able = candidates["gap"], self.allowed(candidates)
+        lowest, smaller = float(np.nanmin(gaps)), gaps < gaps[0]
+        if not smaller.any():
             return (
-                f"Every edit costs more than the budgets allow, so the model is returned "
-                f"unchanged. The lowest gap of all candidates is {lowest:.4f}: see `candidates_` "
-                "for what it costs, and give `Budget` larger budgets to take it."
+                "No edit that was tried made the gap smaller, so the model is returned unchanged. "
+                'Another `search` (such as "path"), small groups merged into larger ones, or more '
+                "validation rows may find one."
             )
-        return None
+        if (able & smaller).any():
+            return (
+                "No edit that keeps to the budgets makes the gap clearly smaller, so the model is "
+                f"returned unchanged. The lowest gap of all candidates is {lowest:.4f}: see "
+                "`candidates_` for what it costs."
+            )
+        which = " with a smaller gap" if able[1:].any() else ""
+        return (
+            f"Every edit{which} costs more than the budgets allow, so the model is returned "
+            f"unchanged. The lowest gap of all candidates is {lowest:.4f}: see `candidates_` "
+            "for what it costs, and give `Budget` larger budgets to take it. Another `search` "
+            '(such as "path"), or small groups merged into larger ones, may cost less.'
+        )
 
     def _is_doubtful(self, candidates: Measures) -> bool:
         """Whether the gap of the unedited model cannot be told from zero."""

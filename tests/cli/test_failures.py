@@ -151,12 +151,19 @@ def test_text_where_the_model_needs_numbers(run: Run) -> None:
     [
         ("repaid", "1 missing value(s) in 'repaid', the label column; the first is in row 3"),
         ("sex", "1 missing value(s) in 'sex', the sensitive column"),
+        ("sex", "or give --missing-groups ignore"),
         ("w", "1 missing value(s) in 'w', the weights column"),
     ],
 )
 def test_missing_values_in_labels_groups_and_weights(run: Run, column: str, expected: str) -> None:
     change("test.csv", column, 3, None)
     assert expected in error(run(*AUDIT, *COLUMNS, "--weights", "w", code=2))
+
+
+def test_the_label_is_no_group(run: Run) -> None:
+    asked = ("audit", "--model", "model.txt", "--table", "test.csv", "--label", "repaid")
+    said = error(run(*asked, "--sensitive", "repaid", code=2))
+    assert "--sensitive must be a column of groups, but 'repaid' is the --label" in said
 
 
 def test_missing_features_are_for_the_model_to_judge(run: Run) -> None:

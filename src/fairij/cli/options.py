@@ -178,6 +178,12 @@ class ColumnOptions:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.label in self.sensitive:
+            raise InvalidInputError(
+                f"--sensitive must be a column of groups, but {self.label!r} is the --label: "
+                "groups by the true label have nothing to compare. Name another column.",
+                parameter="sensitive",
+            )
         if self.group_chances and self.marginals:
             raise InvalidInputError(
                 "--marginals is for columns of groups, and --group-chances says that each column "

@@ -228,7 +228,9 @@ def as_the_model_has_them(
 def groups_of(frame: pd.DataFrame, path: Path, columns: ColumnOptions) -> pd.DataFrame:
     if columns.missing_groups == "error":
         for name in frame.columns:
-            check_missing(frame[name], path, "the sensitive column")
+            check_missing(
+                frame[name], path, "the sensitive column", ", or give --missing-groups ignore"
+            )
     if columns.group_chances or frame.isna().any(axis=None):
         return frame
     absent = encode_groups(frame).absent
@@ -282,14 +284,14 @@ def weights_of(column: pd.Series[Any], path: Path) -> NDArray[np.float64]:
         ) from None
 
 
-def check_missing(column: pd.Series[Any], path: Path, role: str) -> None:
+def check_missing(column: pd.Series[Any], path: Path, role: str, cure: str = "") -> None:
     missing = column.isna().to_numpy()
     if missing.any():
         raise InvalidInputError(
             f"{path} has {int(missing.sum())} missing value(s) in {column.name!r}, {role}; the "
             f"first is in row {int(np.flatnonzero(missing)[0])} (the first below the header is row "
-            "0): drop those rows, or fill them. In a CSV file empty cells are missing, and so are "
-            "the words that pandas takes for missing (NA, N/A, NaN, None, NULL and their like)."
+            f"0): drop those rows, or fill them{cure}. In a CSV file empty cells are missing, and "
+            "so are the words that pandas takes for missing (NA, N/A, NaN, None, NULL and their like)."
         )
 
 

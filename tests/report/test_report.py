@@ -250,6 +250,16 @@ def test_verdicts_follow_the_diagnostics(
     assert verdict(checks(changed, validation, test), check) == expected
 
 
+def test_a_weighted_sum_of_gaps_is_not_called_the_gap() -> None:
+    fitted, validation, test = compared("binary")
+    changed = copy.copy(fitted)
+    gap = fitted.diagnostics_["surrogate_before"]
+    for level, named in ((gap, "change the smooth gap by"), (2 * gap, "the weighted sum of the")):
+        changed.diagnostics_ = fitted.diagnostics_ | {"surrogate_weighted": level}
+        (found,) = (c for c in checks(changed, validation, test) if "trained" in c.name)
+        assert named in found.text
+
+
 def test_what_an_edit_cannot_keep_is_told() -> None:
     fitted, validation, test = compared("binary")
     name = "cannot keep"

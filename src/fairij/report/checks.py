@@ -71,11 +71,13 @@ def _trained(fitted: FairIJ) -> Check:
     found = fitted.diagnostics_
     drift, level = abs(float(found["drift"])), abs(float(found["surrogate_weighted"]))
     share = drift / level if level else math.inf if drift else 0.0
+    alone = math.isclose(level, abs(float(found["surrogate_before"])), rel_tol=0.01)
+    named = "the smooth gap" if alone else "the weighted sum of the smooth gaps"
     return Check(
         "Was the model trained to the end?",
         level_of(share, 0.1, 0.5) if is_edited(fitted) else level_of(share, 0.1, math.inf),
-        f"More training alone would change the smooth gap by about {drift:.2g}. The smooth gap is "
-        f"{level:.2g} (gradient norm {found['gradient_norm']:.2g}).",
+        f"More training alone would change {named} by about {drift:.2g}. It is {level:.2g} "
+        f"(gradient norm {found['gradient_norm']:.2g}).",
     ).ending(
         "So the edit starts where the method assumes. Training again without the rows may still "
         "end elsewhere; trees would even be grown in another way.",

@@ -37,7 +37,8 @@ def about_section(
     kind = type(fitted.estimator).__name__
     model = f"{about.model} ({kind})" if about.model else kind
     if about.edited:
-        model += f"; the edited model is {about.edited}"
+        own = " in the folder of this page" if about.edited == about.model else ""
+        model += f"; the edited model is {about.edited}{own}"
     found = [("Model", model)]
     sizes = {"training": int(fitted.diagnostics_["n_train"]), "validation": validation.size}
     if unseen is not None:

@@ -178,6 +178,7 @@ def _page(
         meanings=MEANING,
         shortfalls=missed,
         answer=headline.opening(fitted, shown, about),
+        edited=headline.is_edited(fitted),
         how=headline.how(fitted),
         about=facts.about_section(fitted, validation, unseen, about),
         decisions=facts.decisions_section(shown, about),

@@ -291,7 +291,8 @@ def check_missing(column: pd.Series[Any], path: Path, role: str, cure: str = "")
             f"{path} has {int(missing.sum())} missing value(s) in {column.name!r}, {role}; the "
             f"first is in row {int(np.flatnonzero(missing)[0])} (the first below the header is row "
             f"0): drop those rows, or fill them{cure}. In a CSV file empty cells are missing, and "
-            "so are the words that pandas takes for missing (NA, N/A, NaN, None, NULL and their like)."
+            "so are the words that pandas takes for missing (NA, N/A, NaN, None, NULL and their "
+            "like)."
         )
 
 

@@ -415,7 +415,7 @@ def check_sizes(
     if small:
         texts.append(
             f"Few validation rows: {_listed(small)}. Rates over fewer than {SMALL_CELL} rows are "
-            "very uncertain; look at their intervals."
+            "very uncertain; see the intervals of their rates."
         )
     if target and len(classes) > 0:
         # the share of positives if shares of predictions are compared, else the widest case

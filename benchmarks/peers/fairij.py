@@ -40,7 +40,7 @@ def scores(problem: Problem, *, memory_limit: int = 2**28, **cg: float) -> Tenso
 
 
 METHODS = {
-    "GGN CG": Method(scores, {"max_steps": 2}, "the fewest steps with top500 >= 0.97"),
+    "GGN CG": Method(scores, {"max_steps": 1}, "the fewest steps with top500 >= 0.97"),
     "GGN CG default": Method(scores, {}, "what FairIJ uses, guided by a sample"),
     "GGN CG tight": Method(scores, {"tolerance": 1e-4}),
     "GGN CG plain": Method(

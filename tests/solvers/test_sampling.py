@@ -177,3 +177,32 @@ def test_a_fit_with_a_sample_is_the_same_to_the_tolerance() -> None:
     scores.append(fair.influence_)
     for other in scores[1:]:
         np.testing.assert_allclose(other, scores[0], rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5])
+def test_a_solve_that_may_take_no_further_step_is_corrected_by_the_sample(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = stretched(4000)
+    operator = make_curvature("ggn", case.objective())
+    b, A = right_hand_sides(case, 4), shifted(dense(operator))
+    few = ConjugateGradient(tolerance=1e-9, sample_rows=500, max_steps=steps, on_failure="return")
+
+    def left(column: int) -> tuple[float, float]:
+        """How much energy is missing, and what was told of it."""
+        inverse = few.prepare(operator, DAMPING)
+        found = inverse.solve(b[:, column])
+        assert inverse.products == found.steps == steps
+        off = found.x - torch.linalg.solve(A, b[:, column])
+        energy = b[:, column] @ torch.linalg.solve(A, b[:, column])
+        return float((off @ A @ off / energy).sqrt()), float(found.residual)
+
+    together = few.prepare(operator, DAMPING).solve(b).x
+    corrected = [left(column) for column in range(4)]
+    monkeypatch.setattr(conjugate_gradient.ConjugateInverse, "_correction", lambda *_: 0.0)
+    uncorrected = [left(column) for column in range(4)]
+    for (now, told), (before, as_before) in zip(corrected, uncorrected, strict=True):
+        assert now < 0.8 * before
+        assert told == as_before  # of the last step: the correction is not counted
+    # several right-hand sides are left as they are
+    assert torch.equal(few.prepare(operator, DAMPING).solve(b).x, together)

@@ -142,6 +142,7 @@ def test_a_setting_is_chosen_by_training_comments_on_seeds_that_are_not_reported
         "groups of training comments": (0.90, 0.01, 0.90, 0.12),
     }
     run = {"asked": "settings for EO", "model": "LC", "identity": "muslim"}
+    run |= {"constraint": "equalized_odds"}
     run |= {"true_positive_rate_mentioned": 0.5, "false_positive_rate_mentioned": 0.0}
     names = [
         f"{part}{name}"
@@ -158,7 +159,12 @@ def test_a_setting_is_chosen_by_training_comments_on_seeds_that_are_not_reported
     records.loc[better, "training_equalized_odds"] = 0.0
     counts = {"method": "mentions", "part": "test", "identity": "muslim"}
     mentions = pd.DataFrame([{**counts, "mentioned": 357, "toxic": 25}])
-    page = settings_section(records, mentions)
+    above = records[records["rule"].isna() | (records["rule"] == "constrained")]
+    above = above.assign(
+        asked="fear of a word", method=np.where(above["rule"].isna(), "erm", "fair-ij")
+    )
+    page = settings_section(pd.concat([records, above]), mentions)
+    assert "| LC | Fair-IJ, constrained | 0.180 | 0.00 | no |" in page
     assert "| **damping 1** (chosen) | 89.5 ± 0.0 | 0.100 ± 0.000 | 2 |" in page
     assert "(damping 1) misses the aim by 0.020: 0.160, at 0.5 points" in page
     assert "a deviation of 0.100" in page

@@ -6,7 +6,7 @@ Values from data are put only into fields with fixed names, so that none is read
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import altair as alt
 import numpy as np
@@ -60,8 +60,8 @@ def tooltips(**formats: str) -> list[alt.Tooltip]:
 
 
 def layered(*charts: Any, **properties: Any) -> alt.LayerChart:
-    chart: alt.LayerChart = alt.layer(*charts, **({"width": WIDTH, "height": HEIGHT} | properties))
-    return chart
+    chart: Any = alt.layer(*charts, **({"width": WIDTH, "height": HEIGHT} | properties))
+    return cast(alt.LayerChart, chart)
 
 
 def _thinned(length: int, marked: int) -> NDArray[np.int64]:

@@ -55,7 +55,8 @@ class ConjugateGradient(SolverDefaults):
     memory_limit : int, default=2**29
         Bytes of stored directions; the oldest are dropped first. A sample takes half as much.
     on_failure : {"raise", "return"}, default="raise"
-        What to do after ``max_steps``: raise, or return what was reached.
+        What to do after ``max_steps``: raise, or return what was reached. A single right-hand side
+        is then corrected by the sample, if there is one; the error told is that before it.
     sample_rows : int or "auto", default="auto"
         Use a sample of about so many rows as a preconditioner; 0 for none. "auto" takes 2048 rows
         for networks whose edited parameters belong to linear layers. Helps other models when CG
@@ -179,6 +180,8 @@ class ConjugateInverse(InverseDefaults):
                 break
             if steps == self._settings.max_steps:
                 self._may_return(float(error.max()), tolerance)
+                if steps and len(right) == 1:
+                    x.add_(self._correction(residual[0], shares[0]))
                 break
             direction = self._next_direction(left.mixed(residual, next_up))
             if direction is None:
@@ -239,9 +242,11 @@ class ConjugateInverse(InverseDefaults):
     def _next_direction(self, residual: Tensor) -> tuple[Tensor, Tensor] | None:
         """A new direction of unit energy; None if the residual is spanned by the earlier ones."""
         scale, guide = self.directions.scale, self._guide
-        d = self._conjugate(residual if guide is None else guide.solve(residual / scale).x / scale)
+        found = residual if guide is None else guide.solve(residual / scale).x / scale
+        d = self._conjugate(found)
         if guide is not None and not d.norm() > NOTHING_NEW:
-            d = self._conjugate(residual)
+            found = residual
+            d = self._conjugate(found)
         if d.norm() <= NOTHING_NEW:
             return None
         Ad = scale * (self._curvature.product(scale * d) + self.damping * scale * d)
@@ -257,7 +262,20 @@ class ConjugateInverse(InverseDefaults):
         root = curvature.sqrt()
         p, Ap = d / root, Ad / root
         self.directions.remember(p, Ap)
+        self._length = root * found.norm()
         return p, Ap
+
+    def _correction(self, residual: Tensor, share: Tensor) -> Tensor | float:
+        """What a sample says is still lacking where no product may follow; 0 without a sample.
+
+        It goes as far along the guide's answer as the best step along the last one went, whose
+        share this is, but not farther than the answer itself.
+        """
+        if not isinstance(self._guide, (ConjugateInverse, RowSpaceInverse)):
+            return 0.0
+        scale, (P, AP) = self.directions.scale, self.directions.used()
+        found = self._guide.solve(residual / scale).x / scale
+        return (share / self._length).clamp(0, 1) * (found - (AP @ found) @ P)
 
     def _conjugate(self, v: Tensor) -> Tensor:
         """The part of ``v / |v|`` that is conjugate to all directions."""

@@ -44,7 +44,7 @@ class Directions:
 
     def remember(self, p: Tensor, Ap: Tensor) -> None:
         place = self.count % self._capacity
-        if place >= len(self._P):
+        if place >= self._P.shape[0]:
             room = min(max(16, 2 * len(self._P)), self._capacity)
             for name in ("_P", "_AP"):
                 old = getattr(self, name)
@@ -129,7 +129,7 @@ class Left:
         self._squares = size**2
         reach = self._directions.reach or torch.inf
         left = reach * self._squares
-        if len(left) <= self._window or reach == torch.inf:  # else each is rarely solved for
+        if left.shape[0] <= self._window or reach == torch.inf:  # else each is rarely solved for
             left = torch.maximum(self._ahead(size), left)
         share = torch.where(left < torch.inf, left / (self._energy + left), 1.0)
         self.is_open = ~(size <= self._floor)  # also if it is NaN
@@ -150,9 +150,11 @@ class Left:
 
         One step of the power method towards the direction that the residuals share most of.
         """
+        if residual.shape[0] == 1:
+            return residual[0]
         alike = (residual @ residual[place]).double() / self._energy
         alike = alike.masked_fill(self._energy == 0, 0.0)
-        if len(residual) == 1 or not bool(alike[place] > 0):
+        if not bool(alike[place] > 0):
             return residual[place]
         return (alike / alike[place]).to(residual) @ residual
 

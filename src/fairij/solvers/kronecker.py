@@ -26,6 +26,7 @@ from fairij.models.torch.matmul import gathered
 from fairij.solvers.base import InverseDefaults, Solution
 
 FLOOR = 4.0  # times the damping: where it decides, all directions are best left nearly alike
+FACTORED = "factored"  # the mode of models that have tried it already
 ROOTS = 12  # times n^3: operations of an eigendecomposition
 
 
@@ -87,8 +88,10 @@ class KroneckerInverse(InverseDefaults):
 
 
 def comes_in_factors(curvature: Curvature) -> bool:
-    """Whether the model's Jacobians are outer products; tried on one row."""
+    """Whether the model's Jacobians are outer products; tried on one row if nothing says so."""
     o = curvature.objective
+    if o.model.mode == FACTORED:
+        return True
     one = o.model.restrict(torch.zeros(1, dtype=torch.long, device=o.theta.device))
     return one.factors() is not None
 

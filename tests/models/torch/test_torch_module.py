@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fairij.errors import InvalidInputError
 from fairij.models import TorchEditable, adapt
-from fairij.models.torch.autograd import Graph, central_difference, working_mode
+from fairij.models.torch.autograd import Graph, central_difference, saved_bytes, working_mode
 from fairij.models.torch.factored import FactoredGraph
 from fairij.models.torch.linearization import TorchLinearization
 from fairij.models.torch.module import choose_parameters
@@ -471,3 +471,17 @@ def test_outputs_go_on_in_smaller_batches_when_memory_runs_out() -> None:
     with torch.no_grad():
         expected = module.layer(X)[:, 0]
     assert torch.allclose(TorchEditable(module, batch_size=16).outputs(X), expected)
+
+
+def test_a_graph_whose_memory_was_counted_is_let_go_of() -> None:
+    """A function that saves its own result must not keep it alive for ever."""
+    x, made = torch.randn(1000, requires_grad=True), []
+
+    def build() -> Tensor:
+        y = torch.softmax(x, 0)
+        made.append(weakref.ref(y))
+        return y.square().sum()
+
+    assert saved_bytes(build, [x]) == 4000  # the result of softmax, which the square saves too
+    gc.collect()
+    assert made[0]() is None

@@ -43,7 +43,7 @@ class Auto(SearchDefaults):
     Examples
     --------
     >>> FairIJ(model, search=Auto()).search  # the same as search="auto"
-    Auto()
+    Auto(compare=False)
     """
 
     compare: bool = False

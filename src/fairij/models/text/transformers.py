@@ -41,6 +41,7 @@ from fairij.models.torch.linearization import PROBE_ROWS, TorchLinearization
 from fairij.models.torch.module import TorchEditable
 
 GRAPH_BYTES = {"cpu": 2**28, "cuda": 2**33}  # the most that the graph of one batch may use
+GRAPH_ROWS = 4  # whose graph is made to tell its size: more could take gigabytes
 SHARE_OF_FREE = 0.2  # of a GPU, whose memory other work and other processes need as well
 # Plain outputs use any kernel but cuDNN's, which makes a plan for every new shape of a batch.
 WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -138,7 +139,7 @@ class TransformersEditable(TorchEditable):
 
     def _tokens_that_fit(self, X: Tokens) -> int:
         """Tokens per batch, judged by the graph of a few rows; a frozen part has none."""
-        probe = next(bucketed({n: t[:PROBE_ROWS] for n, t in X.items()}, 2**62))
+        probe = next(bucketed({n: t[:GRAPH_ROWS] for n, t in X.items()}, 2**62))
         leaves = [p.detach().requires_grad_() for p in self._fitted.values()]
         with torch.enable_grad():
             used = saved_bytes(lambda: self.call(leaves, probe), [*leaves, *probe.values()])

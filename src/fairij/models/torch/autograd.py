@@ -112,12 +112,16 @@ def saved_bytes(build: Callable[[], Any], shared: Sequence[Tensor] = ()) -> int:
     """Bytes that the graphs made by ``build`` keep alive, without the ``shared`` tensors."""
     known = {t.data_ptr() for t in shared}
     seen: dict[int, int] = {}
+    # A graph that holds what it made itself is never freed, so it holds numbers of tensors.
+    saved: list[Tensor] = []
 
-    def pack(t: Tensor) -> Tensor:
+    def pack(t: Tensor) -> int:
         if t.data_ptr() not in known:
             seen[t.data_ptr()] = t.numel() * t.element_size()
-        return t
+        saved.append(t)
+        return len(saved) - 1
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(pack, saved.__getitem__):
         build()
+    saved.clear()
     return sum(seen.values())

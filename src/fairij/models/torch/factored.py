@@ -47,7 +47,7 @@ class Layer:
         else:
             assert shift is not None
             moved = shift.repeat(len(self.inputs), 1)
-        moved = moved.view(len(self.slopes), -1)  # (n, T out)
+        moved = moved.view(self.slopes.shape[0], -1)  # (n, T out)
         if self.slopes.ndim == 2:
             return moved.mul_(self.slopes).sum(1)
         return (self.slopes @ moved[:, :, None])[..., 0]
@@ -58,7 +58,7 @@ class Layer:
             pulled = torch.mul(self.slopes, weights[:, None], out=room)
         else:
             pulled = (weights[:, None] @ self.slopes)[:, 0]
-        pulled = pulled.reshape(len(self.inputs), -1)  # (n T, out)
+        pulled = pulled.reshape(self.inputs.shape[0], -1)  # (n T, out)
         pieces = {} if self.weight is None else {self.weight: gathered(pulled, self.inputs)}
         return pieces if self.bias is None else pieces | {self.bias: pulled.sum(0)}
 
@@ -171,8 +171,10 @@ def _whole_layers(graphs: Sequence[FactoredGraph]) -> list[Layer] | None:
         shapes = {(part.slopes.shape[1:], len(part.inputs) // len(part.slopes)) for part in whole}
         if len(whole) < len(parts) or len(shapes) > 1:
             return None
-        inputs = torch.cat([part.inputs for part in whole])
-        found.append(Layer(weight, bias, inputs, torch.cat([part.slopes for part in whole])))
+        if len(whole) > 1:
+            inputs = torch.cat([part.inputs for part in whole])
+            whole = [Layer(weight, bias, inputs, torch.cat([part.slopes for part in whole]))]
+        found += whole
     return found
 
 

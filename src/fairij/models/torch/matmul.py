@@ -36,7 +36,7 @@ class Scratch:
         size = prod(shape)
         if tensor.device.type != "cpu" or size > MOST:
             return tensor.new_empty(shape)
-        if self._room is None or len(self._room) < size or self._room.dtype != tensor.dtype:
+        if self._room is None or self._room.numel() < size or self._room.dtype != tensor.dtype:
             self._room = tensor.new_empty(size)
         return self._room[:size].view(shape)
 
@@ -46,10 +46,10 @@ def linear(
 ) -> Tensor:
     """``x W^T + b``, without derivatives; in the scratch if there is one."""
     onednn = _onednn() if _pays() else None
-    if onednn is None or not _suits(x, len(weight)):
+    if onednn is None or not _suits(x, weight.shape[0]):
         if scratch is None:
             return F.linear(x, weight, bias)
-        room = scratch.like(x, len(x), len(weight))
+        room = scratch.like(x, x.shape[0], weight.shape[0])
         if bias is None:
             return torch.mm(x, weight.T, out=room)
         return torch.addmm(bias, x, weight.T, out=room)

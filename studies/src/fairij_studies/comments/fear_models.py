@@ -41,7 +41,8 @@ LORA = "LoRA"
 FEWER = {"TT=10": {"train": 10_000, "val": 5000}, LORA: {"train": 2000, "val": 1000}}
 TRIED = (*HEADS, "TT=10", LORA)  # on sentences
 RANK, ADAPTED = 8, ["query", "value"]
-LORA_RECIPE = TrainingRecipe(learning_rate=1e-3, batch_size=256, epochs=4, patience=2)
+# two thousand comments in batches of 256 are too few steps: such models called nothing toxic
+LORA_RECIPE = TrainingRecipe(learning_rate=1e-3, batch_size=32, epochs=10, patience=3)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from fairij_studies.comments.fear import BUDGET
-from fairij_studies.comments.fear_tables import ASKED
+from fairij_studies.comments.fear import BUDGET, FEAR
+from fairij_studies.comments.fear_tables import ASKED, RULES
 from fairij_studies.comments.settings import CHOSEN_ON, SETTINGS, TRIED
 
 AIMS = {"LC": 0.14, "NC": 0.12}
@@ -21,6 +21,8 @@ settings of `FairIJ`. All edits lose at most {budget:.2f} of balanced accuracy o
 comments. The setting is chosen on seeds {first} to {last}, which are not reported, by the gap on
 *training* comments. Their groups take no part in edits, except where the name says so, and they
 mention the group twice as often as the test comments. Test comments play no part in the choice.
+What mentions a group is known of training comments too, if words tell it, as here. Then their
+groups can take part, as in the last lines.
 """
 
 
@@ -35,8 +37,9 @@ def settings_section(records: pd.DataFrame, mentions: pd.DataFrame) -> str:
     parts = [
         HEADING.format(identity=identity, aims=aims, budget=BUDGET, first=first, last=last),
     ]
-    for model, block in found.groupby("model", sort=False):
+    for model, block in found.groupby("model"):
         parts += [f"### {model}, settings\n", _table(block), _verdict(str(model), block, mentions)]
+    parts.append(_edits_above(records))
     return "\n".join(part for part in parts if part)
 
 
@@ -46,6 +49,8 @@ def chosen(block: pd.DataFrame) -> str | None:
     It must not know the groups of training comments, and must lose no more than the budget there.
     """
     tried = block[block["seed"].isin(CHOSEN_ON)]
+    if block["seed"].isin(CHOSEN_ON).all():
+        return None
     means = _by_rule(tried)[["training_balanced_accuracy", "training_equalized_odds"]]
     if means.empty or "" not in means.index:
         return None
@@ -92,13 +97,17 @@ def _spread(values: pd.Series, digits: int) -> str:
 def _verdict(model: str, block: pd.DataFrame, mentions: pd.DataFrame) -> str:
     """Say whether the chosen setting meets the aim, and what the test comments cannot tell."""
     taken, reported = chosen(block), block[~block["seed"].isin(CHOSEN_ON)]
-    if taken is None or reported.empty:
+    if reported.empty:
+        best = 100 * block["training_balanced_accuracy"].max()
+        return (
+            "The settings were not run on the seeds that the tables report, so none is chosen. "
+            "Edits of this model may learn training comments by heart (up to a balanced accuracy "
+            f"of {best:.1f} there), which then say little about others.\n"
+        )
+    if taken is None:
         return ""
     means, aim = _by_rule(reported), AIMS[model]
-    gap, lost = (
-        means.loc[taken, "equalized_odds"],
-        -100 * (means.loc[taken, "balanced_accuracy"] - means.loc["", "balanced_accuracy"]),
-    )
+    gap, lost = means.loc[taken, "equalized_odds"], _lost(means, taken, "")
     met = "meets the aim" if gap <= aim and lost <= 100 * BUDGET else "misses the aim"
     by = f" by {gap - aim:.3f}" if gap > aim else ""
     said = [
@@ -112,6 +121,34 @@ def _verdict(model: str, block: pd.DataFrame, mentions: pd.DataFrame) -> str:
             "deviation over seeds shows."
         )
     return " ".join(said) + "\n"
+
+
+def _edits_above(records: pd.DataFrame) -> str:
+    """Say how near the edits of the tables on sentences come to the aim, on the same seeds."""
+    run = (records[ASKED] == FEAR) & (records["constraint"] == "equalized_odds")
+    lines = []
+    for model, aim in AIMS.items():
+        own = records[run & (records["model"] == model)]
+        edits = own[own["method"].isin(["erm", "fair-ij"])]
+        if edits.empty:
+            continue
+        means = _by_rule(edits)
+        for rule, name in RULES.items():
+            if rule not in means.index:
+                continue
+            gap, lost = means.loc[rule, "equalized_odds"], _lost(means, rule, "")
+            kept = "yes" if gap <= aim and lost <= 100 * BUDGET else "no"
+            lines.append(f"| {model} | {name} | {gap:.3f} | {lost:.2f} | {kept} |")
+    if not lines:
+        return ""
+    head = ["| model | edit | ΔEO | points of BA lost | within the aim |", "|---|---|---|---|---|"]
+    return "The edits of the tables above:\n\n" + "\n".join([*head, *lines]) + "\n"
+
+
+def _lost(means: Any, rule: str, plain: str) -> float:
+    """Return the points of balanced accuracy that an edit loses on test comments."""
+    accuracy = means["balanced_accuracy"]
+    return 100 * float(accuracy[plain] - accuracy[rule])
 
 
 def _noise(rates: Any, identity: str, mentions: pd.DataFrame) -> float:

@@ -33,7 +33,7 @@ def along(records: pd.DataFrame, ours: str, measure: str) -> pd.DataFrame:
     The first budget is none: the model as it was trained.
     """
     own = records[records["method"] == ours]
-    known = {float(rule): rows for rule, rows in own.groupby("rule") if _is_number(str(rule))}
+    known = {float(str(rule)): rows for rule, rows in own.groupby("rule") if _is_number(str(rule))}
     start = records[records["method"] == AS_TRAINED].drop_duplicates("seed")
     columns = {0.0: start.set_index("seed")[measure]}
     columns |= {budget: rows.set_index("seed")[measure] for budget, rows in known.items()}

@@ -62,8 +62,10 @@ prediction. Another is *clearly worse* if its gap is larger by more than chance:
 of the difference, paired over seeds, is above zero. The best of several, picked after the fact, is
 partly best by luck, so this is hard on every single method. A method with fewer than three seeds is
 shown, but not judged. Seeds of Adult share UCI's test rows:
-its intervals do not cover the draw of these rows. Thresholds per group see the group at
-prediction: they are shown for scale and do not compete.
+its intervals do not cover the draw of these rows. The records were made on two machines. Models of
+LightGBM and logistic regression are equal on both; networks that are trained from one seed differ
+a little, and so do some of the models that are compared in pairs. Thresholds per group see the
+group at prediction: they are shown for scale and do not compete.
 """
 
 

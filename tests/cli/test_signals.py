@@ -80,8 +80,9 @@ def test_a_run_that_is_ended(
     files: Path, number: int, command: str, expected: tuple[int, str]
 ) -> None:
     Path("slow.py").write_text(SLOW)
-    torch.manual_seed(0)  # its outputs do not speak for the other label
-    save_file(torch.nn.Linear(3, 1).state_dict(), "slow.safetensors")
+    # as the rows were made: outputs that speak for the other label would end the run first
+    made = {"weight": torch.tensor([[1.1, -0.8, 0.3]]), "bias": torch.tensor([-0.5])}
+    save_file(made, "slow.safetensors")
     before = set(os.listdir())
     more = () if command == "influence" else ("--checkpoint", "notes")
     out = "scores.csv" if command == "influence" else "result"

@@ -130,7 +130,7 @@ def test_error_of_a_change_of_the_auc_is_that_of_resamples(classes: int) -> None
     got = compared(p, y, groups)
     rng, of = np.random.default_rng(1), {"multi_class": "ovr"} if classes > 2 else {}
     changes = []
-    for _ in range(400):
+    for _ in range(200):
         some = rng.integers(ROWS, size=ROWS)
         areas = [roc_auc_score(y[some], row[some], **of) for row in p]
         changes.append(np.subtract(areas, areas[0]))

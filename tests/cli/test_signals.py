@@ -49,6 +49,8 @@ def ended_by(number: int, *asked: str) -> tuple[int, str, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # what a shell runs in the background ignores Ctrl-C, and so does all that it starts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 120
     while not Path("started").exists() and process.poll() is None and time.monotonic() < deadline:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -13,8 +14,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from cases import CASES
 
+gc.disable()  # until all tests are known: what is loaded stays
+
 if TYPE_CHECKING:  # heavy libraries are left to the processes that run tests
     from reference import Case
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage among what tests make only, and not again and again among all modules."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -49,6 +49,8 @@ def ended_by(number: int, *asked: str) -> tuple[int, str, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # what a shell runs in the background ignores Ctrl-C, and so does all that it starts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 120
     while not Path("started").exists() and process.poll() is None and time.monotonic() < deadline:
@@ -80,8 +82,9 @@ def test_a_run_that_is_ended(
     files: Path, number: int, command: str, expected: tuple[int, str]
 ) -> None:
     Path("slow.py").write_text(SLOW)
-    torch.manual_seed(0)  # its outputs do not speak for the other label
-    save_file(torch.nn.Linear(3, 1).state_dict(), "slow.safetensors")
+    # as the rows were made: outputs that speak for the other label would end the run first
+    made = {"weight": torch.tensor([[1.1, -0.8, 0.3]]), "bias": torch.tensor([-0.5])}
+    save_file(made, "slow.safetensors")
     before = set(os.listdir())
     more = () if command == "influence" else ("--checkpoint", "notes")
     out = "scores.csv" if command == "influence" else "result"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -128,7 +130,7 @@ def test_error_of_a_change_of_the_auc_is_that_of_resamples(classes: int) -> None
     got = compared(p, y, groups)
     rng, of = np.random.default_rng(1), {"multi_class": "ovr"} if classes > 2 else {}
     changes = []
-    for _ in range(400):
+    for _ in range(200):
         some = rng.integers(ROWS, size=ROWS)
         areas = [roc_auc_score(y[some], row[some], **of) for row in p]
         changes.append(np.subtract(areas, areas[0]))
@@ -147,6 +149,19 @@ def test_auc_with_every_group_counting_the_same() -> None:
     whole = compared(p, y, np.full(ROWS, "all"))
     np.testing.assert_allclose(whole.group_auc, whole.auc)
     np.testing.assert_allclose(whole.group_auc_error, whole.auc_error)
+
+
+@pytest.mark.parametrize("as_chances", [False, True])
+def test_rows_without_a_group_are_no_group(as_chances: bool) -> None:
+    p, y, groups = drawn()
+    known = np.arange(ROWS) >= 5
+    coded = encode_groups(np.where(known, groups.astype(object), None), missing="ignore")
+    if as_chances:
+        coded = replace(coded, chances=np.eye(4)[coded.codes, :3])
+    got = scored(torch.from_numpy(p), torch.from_numpy(y), coded, [])
+    alone = compared(p[:, known], y[known], groups[known])
+    np.testing.assert_allclose(got.group_auc, alone.group_auc)
+    np.testing.assert_allclose(got.group_auc_error, alone.group_auc_error)
 
 
 def test_rows_that_count_twice_are_two_rows_but_one_draw() -> None:

@@ -41,3 +41,10 @@ def test_the_nearest_within_a_total() -> None:
     torch.testing.assert_close(within(v, 2.0), torch.tensor([2.0, 0.0, 0.0]))
     torch.testing.assert_close(within(v, 3.0), torch.tensor([2.5, -0.5, 0.0]))
     torch.testing.assert_close(within(v, 0.0), torch.zeros(3))
+
+
+@pytest.mark.parametrize(("total", "dtype"), [(4e-18, torch.float64), (1e-9, torch.float32)])
+def test_a_total_so_small_that_rounding_hides_it(total: float, dtype: torch.dtype) -> None:
+    centre = torch.tensor([0.1, -0.05], dtype=dtype)
+    assert within(centre, total).abs().sum() <= 1e-8
+    assert cheapest(centre, torch.eye(2, dtype=dtype), total).abs().sum() <= 1e-8

@@ -352,8 +352,18 @@ def test_an_unknown_study_is_named_with_those_that_exist() -> None:
         get_study("moons")
 
 
+NEAR_RELATIVES = ("Fair-IJ path balanced", "Fair-IJ cheapest first")  # of the plain path
+
+
 @pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
-@pytest.mark.parametrize("form", [form.label for form in EDITED.values() if form.keeps_moves])
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(form.label, marks=[pytest.mark.slow] * (form.label in NEAR_RELATIVES))
+        for form in EDITED.values()
+        if form.keeps_moves
+    ],
+)
 def test_a_form_that_keeps_its_moves_is_measured_at_every_budget(table: Table, form: str) -> None:
     (constraint, *_) = EDITED[form].surrogates
     records = editing_records(table, TRAINED, 3, constraint, form)

@@ -134,7 +134,7 @@ class Rows:
     weight: Tensor | None  # (N,)
     member: Tensor | None  # (N, slots), if groups are known as chances
     counts: Tensor  # (N,) what each row counts
-    alike: Tensor  # (N,) the same, if every group counts the same
+    alike: Tensor  # (N,) the same, if every group counts the same; 0 for rows without a group
 
     @classmethod
     def of(cls, groups: Groups, device: torch.device) -> Rows:
@@ -142,11 +142,13 @@ class Rows:
         counts = torch.ones(len(codes), dtype=torch.float64, device=device)
         if groups.weight is not None:
             counts = weight = torch.as_tensor(groups.weight, device=device).double()
+        known = codes < len(groups.names)
         if groups.chances is None:
             size = torch.bincount(codes, counts, minlength=groups.slots).clamp_(min=SMALLEST)
-            return cls(codes, groups.slots, weight, None, counts, counts / size[codes])
+            alike = torch.where(known, counts / size[codes], 0.0)
+            return cls(codes, groups.slots, weight, None, counts, alike)
         member = torch.as_tensor(groups.membership(), device=device)
-        alike = (member / member.sum(0).clamp(min=SMALLEST)).sum(1)
+        alike = torch.where(known, (member / member.sum(0).clamp(min=SMALLEST)).sum(1), 0.0)
         return cls(codes, groups.slots, weight, member, counts, alike)
 
     def mean(self, values: Tensor) -> Array:

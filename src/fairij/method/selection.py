@@ -180,7 +180,10 @@ class Budget(SelectionDefaults):
 
     @classmethod
     def only(cls, **given: Any) -> Budget:
-        """A rule that looks at nothing but what is given, and otherwise at the gap."""
+        """A rule that looks at nothing but what is given, and otherwise at the gap.
+
+        A budget on AUC also holds with every group counting the same.
+        """
         nothing: dict[str, Any] = dict.fromkeys(BUDGETED)
         nothing |= {"errors": 0.0, "auc_errors": 0.0, "rarest_class": 0.0, "confidence": 0.0}
         return cls(**(nothing | given))

@@ -82,7 +82,7 @@ def test_an_edited_net_predicts_what_the_engine_says(kind: str, tmp_path: Path) 
     assert np.array_equal(told(undone, X_new), before)
 
 
-@pytest.mark.parametrize("kind", ["probabilities", "binary"])
+@pytest.mark.parametrize("kind", ["probabilities", pytest.param("binary", marks=pytest.mark.slow)])
 def test_the_gap_falls_as_with_the_module_itself(kind: str) -> None:
     net, data, X_new = fitted(kind)
     groups = {"X_val": X_new, "y_val": data.y_new, "sensitive_features_val": data.group_new}

@@ -178,7 +178,13 @@ def test_influence_is_that_of_a_real_refit_of_one_tree(kind: Any) -> None:
         assert float(moved[~own].abs().max()) < 1e-6
 
 
-@pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("full forest", "bagged")))
+        for kind in CLASSIFIERS
+    ],
+)
 def test_the_gap_falls_and_leaves_hold_shares(kind: str, tmp_path: Path) -> None:
     data = table()
     model = CLASSIFIERS[kind].fit(data.X, data.y)

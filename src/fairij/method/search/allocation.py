@@ -36,5 +36,7 @@ def within(v: Tensor, total: float) -> Tensor:
         return v
     falling = sizes.sort(descending=True).values
     over = (falling.cumsum(0) - total) / torch.arange(1, len(v) + 1).to(v)
-    least = over[int((falling > over).nonzero()[-1])] if total > 0 else falling[0]
+    kept = falling > over
+    kept[0] = total > 0  # also where rounding hides so small a total
+    least = over[int(kept.nonzero()[-1])] if total > 0 else falling[0]
     return v.sign() * (sizes - least).clamp_min(0)

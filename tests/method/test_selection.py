@@ -202,7 +202,8 @@ def test_noise_of_the_auc_counts_as_asked() -> None:
     assert Budget().choose(four(**by_group, group_auc_error=[0, 0.01, 0.01, 0.08])) == 3  # may be
     assert Budget().choose(four(**by_group)) == 3  # nothing is known of its error
     as_measured = four(auc=[0.9] * 4, auc_error=[0] * 4, **by_group, group_auc_error=[0.08] * 4)
-    assert Budget.only(auc=0.03).choose(as_measured) == 2
+    assert Budget.only(auc=0.03).choose(as_measured) == 3  # nothing but what is named
+    assert Budget(auc=0.03, auc_errors=0.1).choose(as_measured) == 2
     with pytest.raises(InvalidInputError, match="`auc_errors` must be"):
         Budget(auc_errors=-1)
 

@@ -131,7 +131,7 @@ class Budget(SelectionDefaults):
         error, as two gaps on the same rows differ less by chance than each of them.
     auc_errors : float, default=1.0
         How many standard errors of the change of the AUC count. With few rows of a label, an AUC
-        falls more on new rows than on those of the choice. 0: as it was measured.
+        falls more on new rows than on those of the choice. 0: as it was measured, of all rows.
     rarest_class : float, default=0.5
         How often each class must still be predicted, as a part of its share of the labels, or of
         how often it was predicted before if that is less. 0 allows a model that says one class
@@ -180,10 +180,7 @@ class Budget(SelectionDefaults):
 
     @classmethod
     def only(cls, **given: Any) -> Budget:
-        """A rule that looks at nothing but what is given, and otherwise at the gap.
-
-        A budget on AUC also holds with every group counting the same.
-        """
+        """A rule that looks at nothing but what is given, and otherwise at the gap."""
         nothing: dict[str, Any] = dict.fromkeys(BUDGETED)
         nothing |= {"errors": 0.0, "auc_errors": 0.0, "rarest_class": 0.0, "confidence": 0.0}
         return cls(**(nothing | given))
@@ -221,7 +218,7 @@ class Budget(SelectionDefaults):
                 continue
             sign = 1 if is_gain else -1
             able &= sign * values >= sign * values[0] - budget - ROUNDING  # not if it is NaN
-        if self.auc is not None:
+        if self.auc is not None and self.auc_errors:
             able &= self._keeps_the_order(candidates)
         if self.rarest_class and "rarest_class" in candidates:
             ratio = candidates["rarest_class"]

@@ -52,7 +52,7 @@ def theta(path: str | Path) -> torch.Tensor:
 
 # kinds with a near relative that is quick to try: other trees, or the same model in another format
 SLOW_SEARCHES = ("sequential", "reweight")
-SLOW = {"catboost binary", "catboost json", "xgboost ubj", "torch pt"}
+SLOW = {"catboost binary", "catboost json", "xgboost json", "xgboost ubj", "torch pt"}
 
 
 @pytest.fixture(

@@ -50,6 +50,7 @@ def test_values_and_groups_are_those_of_the_metrics(classes: int, weighted: bool
     assert result.confidence == 0.95
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     """Selection rates 0.7 and 0.4: 80 % intervals of the gap hold 0.3 about 8 times of 10."""
     covered, width = [], []

@@ -149,7 +149,10 @@ def test_few_directions_are_only_taken_where_they_may_stand_for_all(
     assert forms.search.directions == 20
 
 
-@pytest.mark.parametrize("model", [forest, fitted], ids=["trees", "torch"])
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(forest, id="trees"), pytest.param(fitted, id="torch", marks=pytest.mark.slow)],
+)
 def test_two_forms_are_compared_if_that_is_asked_for(model: Any) -> None:
     found = DATA.fit(fair(model(), search=Auto(compare=True), selection="budget", weight_decay=0.0))
     why = found.diagnostics_["search_reason"]

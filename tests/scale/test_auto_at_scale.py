@@ -21,7 +21,8 @@ STREAMED = {"X": ArraySource(DATA.X), "X_val": ArraySource(DATA.X_val)}
 
 def fit(search: Any = "auto", checkpoint: Path | None = None, **given: Any) -> FairIJ:
     model = LGBMClassifier(n_estimators=8, num_leaves=5, verbose=-1, n_jobs=1).fit(DATA.X, DATA.y)
-    return DATA.fit(FairIJ(model, search=search, checkpoint=checkpoint), **given)
+    rule = {"selection": "lowest_gap", "checkpoint": checkpoint}
+    return DATA.fit(FairIJ(model, search=search, **rule), **given)
 
 
 def test_streamed_rows_take_the_plain_form_and_say_why() -> None:

@@ -85,7 +85,7 @@ def passes(folder: Path) -> list[tuple[str, bytes]]:
         {"solver": "woodbury", "damping": (0.01, 0.1)},
         pytest.param({"curvature": "hessian", "damping": 0.1}, marks=pytest.mark.slow),
         {"search": "path", "validation_use": "split"},
-        {"search": "reweight", "damping": (0.01, 0.1)},
+        pytest.param({"search": "reweight", "damping": (0.01, 0.1)}, marks=pytest.mark.slow),
         {"solver": Neumann(steps=20, batch_size=50, tolerance=None), "damping": 1.0},
     ],
     ids=str,

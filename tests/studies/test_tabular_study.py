@@ -223,6 +223,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     return Table("drawn", Rows(), str(tmp_path_factory.mktemp("cache")))
 
 
+@pytest.mark.slow
 def test_a_few_units_of_the_study_run_and_are_recorded(table: Table, tmp_path: Path) -> None:
     """One unit of each kind, on a small table; the whole quick form is run by the slow tests."""
     kinds = {"ERM", "GapReg", "FST", "Fair-IJ path", "influence"}
@@ -245,6 +246,7 @@ def test_a_few_units_of_the_study_run_and_are_recorded(table: Table, tmp_path: P
     assert sorted(curve["scores"]) == curve["scores"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairij.errors.NotStationaryWarning")
 def test_picked_edits_are_those_that_fairij_itself_returns(table: Table) -> None:
     """The cheap way from one table of candidates against a fit of its own."""

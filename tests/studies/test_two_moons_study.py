@@ -25,6 +25,7 @@ def records(folder: Path) -> pd.DataFrame:
     return load_records(folder, quick=True)
 
 
+@pytest.mark.slow
 def test_every_approximation_is_compared_at_every_depth(records: pd.DataFrame) -> None:
     assert len(records) == len(APPROXIMATIONS) * len(DEPTHS)
     assert records["n_parameters"].tolist()[:: len(APPROXIMATIONS)] == [3, 21, 51]
@@ -33,6 +34,7 @@ def test_every_approximation_is_compared_at_every_depth(records: pd.DataFrame) -
     assert (records["smallest_eigenvalue"] + records["damping"] > 0).all()
 
 
+@pytest.mark.slow
 def test_records_say_what_they_are_of(records: pd.DataFrame) -> None:
     (source,) = set(records["data_source"])
     assert source.startswith("drawn with seed 0, ")
@@ -48,6 +50,7 @@ def test_the_committed_page_is_that_of_the_committed_records() -> None:
     assert records.groupby(["method", "depth"])["seed"].nunique().eq(10).all()
 
 
+@pytest.mark.slow
 def test_without_a_hidden_layer_the_ggn_is_the_hessian(records: pd.DataFrame) -> None:
     row = records[(records["method"] == "GGN, exact inverse") & (records["depth"] == 1)].iloc[0]
     assert row["r2"] == pytest.approx(1, abs=1e-9)
@@ -55,6 +58,7 @@ def test_without_a_hidden_layer_the_ggn_is_the_hessian(records: pd.DataFrame) ->
     assert row["top_100"] == 1
 
 
+@pytest.mark.slow
 def test_the_page_is_drawn_from_records_alone(folder: Path, tmp_path: Path) -> None:
     shutil.copy(folder / "results.parquet", tmp_path)
     redraw("two_moons", tmp_path, quick=True)

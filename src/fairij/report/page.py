@@ -28,6 +28,7 @@ from fairij.report.probe import probe_check, probe_section, probed
 from fairij.report.render import assets, render
 from fairij.report.shortfalls import first_lines
 from fairij.report.verdicts import MEANING, deciding, noted, worst
+from fairij.report.wording import is_edited
 from fairij.storage.checksummed import write_whole
 
 SECTIONS = (
@@ -178,7 +179,7 @@ def _page(
         meanings=MEANING,
         shortfalls=missed,
         answer=headline.opening(fitted, shown, about),
-        edited=headline.is_edited(fitted),
+        edited=is_edited(fitted),
         how=headline.how(fitted),
         about=facts.about_section(fitted, validation, unseen, about),
         decisions=facts.decisions_section(shown, about),

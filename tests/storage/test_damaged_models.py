@@ -32,7 +32,7 @@ from fairij.storage.model_files.estimators import lightgbm_content
 from fairij.storage.model_files.xgboost_content import canonical_xgboost
 from fairij.storage.tables import read_table
 
-TIMES = 30
+TIMES = 15
 TABLE = plain_files.make_table(120, 0)
 NATIVE = ("model.txt", "model.json", "model.ubj", "table.duckdb")  # read by compiled code
 COLUMNS = ("--label", "repaid", "--sensitive", "sex")

@@ -11,14 +11,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairij import Constrained, FairIJ, Grid
-from fairij.language import BalancedAccuracyBudget, identity_constraint
+from fairij import Constrained, Grid
+from fairij.language import identity_constraint
 from fairij.language.batches import run_all
-from fairij_studies.comments.fear import BUDGET, TAKEN, WORD, tried
+from fairij_studies.comments.fear import TAKEN, WORD, fitted, tried
 from fairij_studies.comments.fear_models import parts_for, plain, reader
-from fairij_studies.comments.heads import KEPT_BYTES, judged
+from fairij_studies.comments.heads import judged
 from fairij_studies.comments.measured import measured
-from fairij_studies.comments.prepared import device
 from fairij_studies.comments.t5 import device_name
 
 SETTINGS = "settings for EO"
@@ -92,21 +91,7 @@ def settings_unit(
         asked: list[Any] = [setting.constraint]
         if setting.sentences:
             asked.append(identity_constraint(word, prepare=read, templates=TAKEN))
-        fair = FairIJ(
-            base.trained.model,
-            constraints=asked,
-            selection=BalancedAccuracyBudget(BUDGET),
-            memory_limit=KEPT_BYTES[device()],
-            verbose=False,
-            **setting.arguments,
-        ).fit(
-            base.rows["train"],
-            y,
-            sensitive_features=mentioned if setting.groups else None,
-            X_val=base.rows["val"],
-            y_val=parts["val"].y,
-            sensitive_features_val=parts["val"].mentions[identity],
-        )
+        fair = fitted(base, asked, parts, identity, setting.arguments, all_groups=setting.groups)
         chosen = fair.candidates_.iloc[fair.chosen_]
         about = {"method": "fair-ij", "rule": name, "seconds": time.perf_counter() - start}
         gaps = {"validation_gap": float(chosen["gap"]), "scale": float(chosen["scale"])}
